@@ -150,16 +150,21 @@ def topic_notes(topic: TopicSetup, setup: ClusterSetup, rules: Rules) -> tuple[s
     """What is allowed, and has consequences; sentences."""
     if not rules.is_compacted or not isinstance(topic.configs, Mapping):
         return ()
-    if any(
-        not one.is_local_time_finite and one.is_local_finite
-        for one in retentions(topic.configs, setup.brokers)
-    ):
-        return (
+    found = retentions(topic.configs, setup.brokers)
+    notes = []
+    if any(not one.is_local_time_finite and one.is_local_finite for one in found):
+        notes.append(
             f"Topic {topic.name}: only local.retention.bytes limits local data, so nothing says"
             " when readers see a compacted range, and tombstones and transaction markers stay."
-            " They can go with a finite local.retention.ms.",
+            " They can go with a finite local.retention.ms."
         )
-    return ()
+    limits = [one.retention_ms for one in found if one.retention_ms.value != FOR_EVER]
+    if limits:
+        notes.append(
+            f"Topic {topic.name}: retention.ms is {limits[0]}. Once it passes replaced segments,"
+            " brokers delete them themselves, before the grace period is over. That is no error."
+        )
+    return tuple(notes)
 
 
 def partition_preconditions(view: BrokerView) -> tuple[RefusalPart, ...]:

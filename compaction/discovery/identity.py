@@ -52,6 +52,8 @@ class OfCluster(StrEnum):
     ITS_OWN = "its own"
     LEFT_ALONE = "left alone"
     """A copy, or another cluster's: no verb changes it, and it is noted nowhere."""
+    DELETED = "deleted"
+    """The row names the cluster, which has the topic no more: no verb changes it."""
 
 
 def of_cluster(
@@ -59,11 +61,13 @@ def of_cluster(
 ) -> OfCluster:
     """Whether the cluster that is asked has or had the partition.
 
-    `has_topic`: whether it has the topic of this id, not only of this name. One that it lacks was
-    deleted there only if the row names this cluster.
+    `has_topic`: whether it has the topic of this id, not only of this name; a missing right is no
+    answer. One that it lacks was deleted there only if the row names this cluster.
     """
+    if has_topic:
+        return OfCluster.ITS_OWN
     names_it = row is not None and row.cluster is not None and row.cluster.cluster_id == cluster_id
-    return OfCluster.ITS_OWN if has_topic or names_it else OfCluster.LEFT_ALONE
+    return OfCluster.DELETED if names_it else OfCluster.LEFT_ALONE
 
 
 def identity_of(

@@ -32,19 +32,17 @@ _LOST: Final = (
 )
 
 _WITHOUT_OFFSETS: Final[Mapping[Absence, str]] = {
-    Absence.NO_TOPIC: "Leave it out (name the others with --topic), or name the cluster that has"
-    " it.",
     Absence.NO_PARTITION: "Leave it out with --partition, or name the cluster that has it.",
     Absence.NO_RIGHT: "Then run again.",
     Absence.NO_ANSWER: "Run again once the partition has a leader.",
 }
 
 _REASONS: Final[Mapping[Absence, RefusalReason]] = {
-    Absence.NO_TOPIC: RefusalReason.NOT_IN_CLUSTER,
     Absence.NO_PARTITION: RefusalReason.NOT_IN_CLUSTER,
     Absence.NO_RIGHT: RefusalReason.RIGHT_MISSING,
     Absence.NO_ANSWER: RefusalReason.UNANSWERED,
 }
+"""Partitions whose topic the cluster lacks do not come here (`identity.of_cluster`)."""
 
 _FORGET: Final = (
     f"`tierfold forget {PLACE} --dry-run`, with the same brokers, shows what it would take over"

@@ -20,7 +20,7 @@ from tierfold.compaction.brokers.preconditions import topic_notes
 from tierfold.compaction.brokers.topic_retention import retentions
 from tierfold.compaction.deletion.deletion_plan import GRACE_MS
 from tierfold.compaction.discovery.broker_refusals import rights_refusals, setup_refusals
-from tierfold.compaction.discovery.identity import OfCluster, of_cluster
+from tierfold.compaction.discovery.identity import of_cluster
 from tierfold.compaction.discovery.refused_by_brokers import unnamed_beside
 from tierfold.compaction.discovery.view import Refusal
 from tierfold.compaction.model.bindings import Binding
@@ -97,7 +97,7 @@ def _seen(
 ) -> KnownPartition:
     """The partition with what brokers have of it, and with its second listing, if there is one."""
     whose = of_cluster(known.state, cluster_id, has_topic=brokers.has_topic)
-    found = replace(known, brokers=brokers, is_left_alone=whose is OfCluster.LEFT_ALONE)
+    found = replace(known, brokers=brokers, whose=whose)
     if again is None:
         return found
     if isinstance(again, Exception):

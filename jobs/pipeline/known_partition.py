@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tierfold.compaction.brokers.cluster_view import BrokerPartition
+from tierfold.compaction.discovery.identity import OfCluster
 from tierfold.compaction.discovery.view import Refusal, RefusalReason
 from tierfold.compaction.model.errors import (
     BadSettings,
@@ -31,8 +32,13 @@ class KnownPartition:
     """Its listing, newer than the row; empty if that failed, which is the refusal."""
     brokers: BrokerPartition | None = None
     """What brokers have of it, looked at after the listing; None: none were asked."""
-    is_left_alone: bool = False
-    """Whether the cluster does not have its topic, nor served it before."""
+    whose: OfCluster = OfCluster.ITS_OWN
+    """Whether it is one of the cluster that was asked."""
+
+    @property
+    def is_left_alone(self) -> bool:
+        """Whether the cluster does not have its topic: nothing of it is read or changed."""
+        return self.whose is not OfCluster.ITS_OWN
 
 
 def left_alone(known: KnownPartition) -> str:
@@ -43,7 +49,10 @@ def left_alone(known: KnownPartition) -> str:
 def why_absent(known: KnownPartition) -> str:
     """Return why the cluster does not have a partition's topic, a clause; empty: it has it."""
     why = "" if known.brokers is None else known.brokers.why_unknown.removesuffix(".")
-    return why[:1].lower() + why[1:]
+    why = why[:1].lower() + why[1:]
+    if known.whose is OfCluster.DELETED:
+        return f"the topic with this id was deleted ({why}); tierfold deletes nothing of it"
+    return why
 
 
 def refusal_of(error: Exception, where: str) -> Refusal:

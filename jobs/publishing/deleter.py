@@ -48,8 +48,8 @@ class Deleter:
     ) -> tuple[dict[PartitionKey, Publication], dict[PartitionKey, LastLook]]:
         """Send what follows from what is deleted of these partitions, which `held` has claimed.
 
-        Returns what became of each, and of those that ended well the last look. After a signal
-        nothing more is sent.
+        Returns what became of each, and of those that ended well the last look. After a signal or
+        an error of the cluster nothing more is sent.
         """
         ended: dict[PartitionKey, Publication] = {}
         last: dict[PartitionKey, LastLook] = {}
@@ -61,6 +61,7 @@ class Deleter:
                 except Stopped as stopped:
                     joint.leave_all(PublicationState.LEFT, f"stopped by {stopped.by}")
                 except TierfoldError as error:
+                    self.run.stopped_by = str(error)
                     joint.leave_all(PublicationState.FAILED, str(error))
                 ended |= joint.ended
                 last |= joint.last

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from tierfold.compaction.brokers.beside_catalog import BesideCatalog, beside_catalog
 from tierfold.compaction.brokers.cluster_view import BrokerPartition
+from tierfold.compaction.discovery.identity import OfCluster
 from tierfold.compaction.discovery.view import PartitionView, Refusal
 from tierfold.compaction.model.refusal_parts import RefusalPart
 from tierfold.compaction.model.rules import Rules
@@ -39,7 +40,7 @@ class PartitionStatus:
     row: PartitionState | None
     """The catalog's row, also of a refused partition; None: no row."""
     view: PartitionView | None = None
-    """None: the partition is refused."""
+    """None: the partition is refused, or its topic was deleted."""
     ratio: DirtyRatio | None = None
     logs: tuple[str, ...] = ()
     """Path of each live segment's `.log`, in the order of `segments`."""
@@ -140,6 +141,8 @@ def _with_brokers(
 def _status(
     context: RunContext, known: KnownPartition, rules: Rules, first_dirty: int | None
 ) -> PartitionStatus:
+    if known.whose is OfCluster.DELETED:  # Brokers have deleted objects that the row names.
+        return PartitionStatus(key=known.key, row=known.state)
     read, key = _read(context, known, rules, first_dirty), known.key
     if isinstance(read, Refusal):
         found = PartitionStatus(key=key, row=known.state, refusal=read)

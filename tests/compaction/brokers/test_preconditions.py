@@ -29,6 +29,7 @@ from tierfold.compaction.brokers.preconditions import (
     cluster_preconditions,
     late_sends,
     partition_preconditions,
+    topic_notes,
     topic_preconditions,
 )
 from tierfold.compaction.discovery.broker_refusals import (
@@ -135,6 +136,17 @@ def test_each_code_of_a_topic_has_its_reason() -> None:
     assert refusals(configs(GOOD | {"retention.ms": "7"}), Rules()) == ()
     by_size = GOOD | {"local.retention.ms": "-2", "local.retention.bytes": "1"}
     assert refusals(configs(by_size)) == ()
+
+
+def test_a_finite_retention_is_allowed_and_its_consequence_is_said() -> None:
+    def notes(values: dict[str, str], rules: Rules = COMPACT_DELETE) -> tuple[str, ...]:
+        return topic_notes(topic(configs(GOOD | values)), cluster(), rules)
+
+    (note,) = notes({"retention.ms": "7"})
+    assert note.startswith("Topic orders: retention.ms is 7 (topic). Once it passes replaced")
+    assert notes({}) == notes({"retention.ms": "7"}, Rules()) == ()
+    by_size = {"local.retention.ms": "-1", "local.retention.bytes": "1"}
+    assert notes(by_size | {"retention.ms": "7"}) == (*notes(by_size), note)
 
 
 def test_local_retention_is_set_before_retention_in_the_same_command() -> None:

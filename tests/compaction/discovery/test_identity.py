@@ -114,12 +114,12 @@ def test_nothing_else_changes_the_place_and_a_move_changes_nothing_else(
 
 @pytest.mark.parametrize("has_topic", [False, True])
 @pytest.mark.parametrize("row", [None, ROW, SERVED])
-def test_a_topic_that_the_cluster_lacks_is_left_alone_unless_the_row_names_it(
+def test_a_topic_that_the_cluster_lacks_was_deleted_only_if_the_row_names_it(
     row: PartitionState | None, has_topic: bool
 ) -> None:
-    is_own = has_topic or row is SERVED
+    lacking = OfCluster.DELETED if row is SERVED else OfCluster.LEFT_ALONE
     found = of_cluster(row, CLUSTER.cluster_id, has_topic=has_topic)
-    assert found is (OfCluster.ITS_OWN if is_own else OfCluster.LEFT_ALONE)
+    assert found is (OfCluster.ITS_OWN if has_topic else lacking)
     other = of_cluster(row, OTHER_ID, has_topic=has_topic)
     assert other is (OfCluster.ITS_OWN if has_topic else OfCluster.LEFT_ALONE)
 

@@ -213,7 +213,6 @@ def test_a_dead_upload_below_a_log_start_is_no_sign_of_lost_metadata() -> None:
 @pytest.mark.parametrize(
     ("absence", "code", "remedy"),
     [
-        (Absence.NO_TOPIC, "not_in_cluster", "name the cluster that has it"),
         (Absence.NO_PARTITION, "not_in_cluster", "name the cluster that has it"),
         (Absence.NO_RIGHT, "right_missing", "Then run again."),
         (Absence.NO_ANSWER, "unanswered", "Run again once the partition has a leader."),
