@@ -22,8 +22,8 @@ def _reorder(
 ) -> None:
     swap_batch = next_step.swap_batch
 
-    def reordered(*given: Any, **more: Any) -> tuple[SegmentUpdated, ...] | None:
-        events = swap_batch(*given, **more)
+    def reordered(*given: Any, **named: Any) -> tuple[SegmentUpdated, ...] | None:
+        events = swap_batch(*given, **named)
         return events and tuple(order(events))
 
     patch.setattr(next_step, "swap_batch", reordered)

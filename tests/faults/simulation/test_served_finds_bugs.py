@@ -38,8 +38,8 @@ def _reordered(patch: pytest.MonkeyPatch, order: Callable[[Events], Iterable[Any
     """Give the events of each batch in another order."""
     swap_batch = steps.swap_batch
 
-    def reordered(*given: Any, **more: Any) -> Events | None:
-        events = swap_batch(*given, **more)
+    def reordered(*given: Any, **named: Any) -> Events | None:
+        events = swap_batch(*given, **named)
         return events and tuple(order(events))
 
     patch.setattr(steps, "swap_batch", reordered)
@@ -116,12 +116,12 @@ def nothing_is_merged(patch: pytest.MonkeyPatch) -> None:
     """A replacement is published beside a live upload over the same offsets."""
     swap_batch = steps.swap_batch
 
-    def safe_or_not(*given: Any, **more: Any) -> Events | None:
-        if events := swap_batch(*given, **more):
+    def safe_or_not(*given: Any, **named: Any) -> Events | None:
+        if events := swap_batch(*given, **named):
             return events
         with pytest.MonkeyPatch.context() as unsafe:
             unsafe.setattr(batches, "_is_safe", lambda *_: True)
-            return swap_batch(*given, **more)
+            return swap_batch(*given, **named)
 
     patch.setattr(steps, "_is_beside", lambda _: False)
     patch.setattr(steps, "swap_batch", safe_or_not)
