@@ -49,7 +49,8 @@ SCENARIOS: Final = {
         has_reader=True, tombstones=Tombstones.STAY,
     ),
     # An earlier state is restored.
-    "a restore": Scenario(runs="AZ", margin=0),
+    "a restore": Scenario(runs="AZ", margin=0, offsets=2, segments=((0, 0), (1, 1))),
+    "a restore of four groups": Scenario(runs="AZ", margin=0),
     "a restore of one group": Scenario(runs="AZ", one_group="A", repeats=1),
     "a restore that another run completes": Scenario(runs="AZB", one_group="B"),
     "a restore and two brokers": Scenario(
