@@ -12,6 +12,7 @@ import numpy as np
 
 from tierfold.compaction.cleaning.rounds import GroupTask, Round, group_tasks
 from tierfold.compaction.cleaning.transactions import TransactionStatus
+from tierfold.compaction.model.segment_ids import is_restored_id
 from tierfold.compaction.model.units import LOG_BYTES_MAX
 
 
@@ -37,4 +38,6 @@ def merge_task(work: Round) -> GroupTask:
         fpp=None,
         output_bytes_max=LOG_BYTES_MAX,
         must_be_one=True,
+        # It is published in the order of a restore, as its sources would be.
+        is_restored=any(is_restored_id(one.segment_id) for one in task.group.segments),
     )

@@ -223,6 +223,8 @@ class GroupTask:
     """The most that one new `.log` may have; beyond it, the group becomes several segments."""
     must_be_one: bool = False
     """Whether the group fails instead."""
+    is_restored: bool = False
+    """Whether a restore made one of its sources, so that the new segment's id says so, too."""
     preceding: Segment | None = None
     """The live segment before the group; None: the log starts with the group."""
     partition_index: int = 0

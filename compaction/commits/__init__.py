@@ -15,6 +15,7 @@
     moved_tier     what a row notes of a tier that stands elsewhere
     history        what happened to a partition, one entry per claim and commit
     restore        a return to an earlier row: what becomes live again, or a refusal
+    published_restore what a restore means for the brokers that serve the row
     adoption       what a row takes over from brokers: its catalog was lost, set back, or another's
     leave_alone    which segments a person may leave alone because brokers never had them
     forget         after an unclean leader election: what would be lost, and what prevents it

@@ -73,17 +73,29 @@ class RestorePlan:
         )
 
 
-def served_restore(row: PartitionState | None) -> Refusal | None:
-    """Why a row that names a cluster is not restored beside its brokers; None: it names none."""
+def unpublished_restore(row: PartitionState | None, *, is_taken_out: bool) -> Refusal | None:
+    """Why a row that a cluster serves is not restored by a run that publishes nothing of it.
+
+    None: none serves it. `is_taken_out`: whether `publish` is false in the topic's settings.
+    """
     if row is None or row.cluster is None or not row.is_served:
         return None
+    why, remedy = "publishing to them is not on", _TURN_ON
+    if is_taken_out:
+        why = "nothing of its topic is published, because publish is false in the topic's settings"
+        remedy = f"`tierfold config {row.key.topic}` shows where: take it out there."
     return Refusal(
         reason=RefusalReason.SERVED,
-        detail=f"brokers of cluster {row.cluster.cluster_id} serve it, and this release does not"
-        " publish to them: they would not learn what a restore brings back",
-        remedy="Restore it with a release that publishes. On a copy that no broker serves, set"
-        " tier.binding=detached and leave out --bootstrap-server.",
+        detail=f"brokers of cluster {row.cluster.cluster_id} serve it, and {why}: they would not"
+        " learn what a restore brings back",
+        remedy=remedy,
     )
+
+
+_TURN_ON: Final = (
+    "Turn it on with --publish, or with publish = true under [cluster]. On a copy that no broker"
+    " serves, set tier.binding=detached and leave out --bootstrap-server."
+)
 
 
 def restore_plan_of(earlier: PartitionState, row: PartitionState) -> RestorePlan | Refusal:
@@ -156,9 +168,7 @@ def _as_now(earlier: PartitionState, row: PartitionState) -> dict[str, Segment]:
     return {segment.segment_id: found(segment) for segment in earlier.segments}
 
 
-def _renamed(
-    spared: Sequence[SparedBytes], ids: Mapping[str, str]
-) -> tuple[SparedBytes, ...]:
+def _renamed(spared: Sequence[SparedBytes], ids: Mapping[str, str]) -> tuple[SparedBytes, ...]:
     return tuple(replace(one, segment_id=ids.get(one.segment_id, one.segment_id)) for one in spared)
 
 

@@ -179,16 +179,22 @@ def _restored(state: PartitionState, update: RestoreState) -> PartitionState:
     live = (*after.segments, *back, *update.copies)
     is_clean = update.cleaner_offset >= state.next_offset
     passes: tuple[Pass, ...] = ()
+    strategies = update.strategies
     if state.is_served:
-        # What consumers see changes: all horizons begin again. Older values may be back, too.
-        passes = with_pass((), epoch=state.epoch, earliest_ms=0, has_spared=not is_clean)
+        # What consumers see changes: all horizons begin again. Older values may be back, too. That
+        # the row was published stays known, and which strategies decided what consumers have read:
+        # they say in which order the restore is published.
+        earlier = remembered(state.passes, None)
+        passes = with_pass(earlier, epoch=state.epoch, earliest_ms=0, has_spared=not is_clean)
+        others = (name for name in state.strategies if name not in strategies)
+        strategies = (*others, *strategies)
     return replace(
         after,
         segments=tuple(sorted(live, key=lambda segment: segment.start_offset)),
         retired=tuple(entry for entry in after.retired if entry.segment.segment_id not in wanted),
         cleaner_offsets=_vector(state.cleaner_offsets, state.epoch, update.cleaner_offset),
         log_start_offset=update.log_start_offset,
-        strategies=update.strategies,
+        strategies=strategies,
         spared=update.spared,
         passes=passes,
     )

@@ -41,7 +41,7 @@ class SegmentMark(NamedTuple):
     fingerprint: int
     """The catalog's, `FINGERPRINT_BITS` bits."""
     is_restored: bool
-    """Whether a restore made it."""
+    """Whether a restore made it, or a run that copied or merged what a restore made."""
 
 
 class Maker(StrEnum):
@@ -85,6 +85,12 @@ def mark_of(text: str) -> SegmentMark | None:
         return None
     fingerprint = number >> _FINGERPRINT_AT & _FINGERPRINTS
     return SegmentMark(fingerprint, is_restored=bool(number >> _RESTORED_AT & 1))
+
+
+def is_restored_id(text: str) -> bool:
+    """Whether the id says that a restore made the segment, or a run in the place of such a one."""
+    mark = mark_of(text)
+    return mark is not None and mark.is_restored
 
 
 def is_own_id(text: str) -> bool:

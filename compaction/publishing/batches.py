@@ -7,6 +7,8 @@ every offset of its group. The order is found, not assumed:
     in turn       a replacement, then what ends within it, ascending; then the next replacement
     descending    where a source holds a whole replacement, in any leader epoch, and ends beyond it:
                   all replacements that such sources join go first, the last one first
+    of a restore  all replacements go first, the last one first: tombstones are back before the
+                  values that they hide
 
 Rule: SWAP.md 1 (`trial_in_turn.py`, `trial_split.py`); PUBLISHING 3.3, 3.5.
 """
@@ -43,14 +45,19 @@ _NOTED_BYTES_MAX: Final = 128
 
 
 def swap_batch(
-    look: Look, new: Sequence[BrokerSegment], old: Sequence[BrokerSegment]
+    look: Look,
+    new: Sequence[BrokerSegment],
+    old: Sequence[BrokerSegment],
+    *,
+    descends: bool = False,
 ) -> tuple[SegmentUpdated, ...] | None:
     """The events of a group's second send, as far as they fit into one batch; None: no order does.
 
     `new`: replacements that are started or finished, by start offset; `old`: what is to be listed
-    for deletion, by start offset.
+    for deletion, by start offset; `descends`: whether a restore brings the group back.
     """
-    for clusters in ([[segment] for segment in new], list(_clusters(new, old))):
+    orders: list[Sequence[Sequence[BrokerSegment]]] = [[new]] if descends else []
+    for clusters in (*orders, [[segment] for segment in new], list(_clusters(new, old))):
         events = _events(look, clusters, old)
         # What brokers read already is left out where not all fits, so that each batch brings some
         # of the rest, and where to finish it once more would hide another segment.
@@ -120,11 +127,16 @@ def sources_max(key: PartitionKey) -> int:
 
     Whatever else shares offsets with the group by the time it is sent needs room, too.
     """
+    replacement = 1
+    return updates_max(key, BATCH_BYTES_MAX // 4) - replacement
+
+
+def updates_max(key: PartitionKey, bytes_max: int) -> int:
+    """How many segments a batch of that size gives another state, whatever a plugin noted."""
     noted = bytes(_NOTED_BYTES_MAX)
     event = SegmentUpdated(key, "A" * 22, NO_BROKER, 0, noted, SegmentState.DELETE_STARTED)
     event_bytes = len(encode(event)) + _RECORD_BYTES_MAX
-    replacement = 1
-    return (BATCH_BYTES_MAX // 4 - _BATCH_BYTES) // event_bytes - replacement
+    return (bytes_max - _BATCH_BYTES) // event_bytes
 
 
 def batch_bytes_max(metadata_configs: Configs) -> int:

@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 
 from tierfold.compaction.brokers.broker_view import BrokerSegment
 from tierfold.compaction.brokers.events import SegmentState
+from tierfold.compaction.model.segment_ids import is_restored_id
 from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.publishing.look import Look
 from tierfold.compaction.publishing.ranges import OffsetRange, range_of
@@ -36,6 +37,11 @@ class SwapGroup:
     def replacements(self) -> tuple[Segment, ...]:
         """The live segments that a run wrote."""
         return tuple(segment for segment in self.live if not segment.is_named_by_brokers)
+
+    @property
+    def is_restored(self) -> bool:
+        """Whether a restore brings a live segment back: its id says so."""
+        return any(is_restored_id(segment.segment_id) for segment in self.live)
 
 
 _Member: TypeAlias = Segment | BrokerSegment

@@ -90,8 +90,12 @@ class Look:
         A tombstone may then lie below what it hid, so no part may be published before another.
         """
         was_published = any(one.published_at_ms is not None for one in self.row.passes)
-        is_by_version = any(name != BY_OFFSET for name in self.row.strategies)
-        return self.row.has_dropped and is_by_version and not was_published
+        return self.row.has_dropped and self.is_by_version and not was_published
+
+    @property
+    def is_by_version(self) -> bool:
+        """Whether versions decided in a pass: a tombstone may lie below what it hides."""
+        return any(name != BY_OFFSET for name in self.row.strategies)
 
     @cached_property
     def finished(self) -> tuple[BrokerSegment, ...]:

@@ -8,7 +8,7 @@ Rule: PUBLISHING 1 to 4; SWAP.md 1 and 2.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -57,19 +57,19 @@ def next_step(look: Look) -> Step:
 def _first_step(look: Look, open_holes: Sequence[OffsetRange]) -> Step:
     """The step of the first group that has one; groups that close a hole go first.
 
-    What waits or is refused holds back all groups beyond it. What is published for the first time,
-    by versions, is one group (PUBLISHING 5.3).
+    What waits or is refused holds back all groups beyond it. By versions, what is published for the
+    first time is one group (PUBLISHING 5.3), and so is what a restore brings back (6.4).
     """
     started: list[Event] = []
     together: list[SwapGroup] = []
-    for has_hole, group in sorted(
-        ((any(map(group.bounds.overlaps, open_holes)), group) for group in groups_of(look)),
-        key=lambda found: (not found[0], found[1].bounds),
-    ):
+    groups = groups_of(look)
+    is_restored = any(_is_to_restore(look, group) for group in groups)
+    is_one = look.is_first_by_version or (is_restored and look.is_by_version)
+    for has_hole, group in _in_order(groups, open_holes, descends=is_restored):
         step = _group_step(look, group, has_hole=has_hole)
         if isinstance(step, Send) and step.purpose is Purpose.START:
             started += step.events
-        elif look.is_first_by_version and isinstance(step, Send):
+        elif is_one and isinstance(step, Send):
             together.append(group)
         elif not isinstance(step, Done):
             if started:
@@ -79,6 +79,27 @@ def _first_step(look: Look, open_holes: Sequence[OffsetRange]) -> Step:
         return _swap(look, as_one_group(together)) if together else Done()
     events = fitting(started, look.limits.batch_bytes_max)
     return Send(purpose=Purpose.START, events=events, why=_UNKNOWN)
+
+
+def _in_order(
+    groups: Iterable[SwapGroup], open_holes: Sequence[OffsetRange], *, descends: bool
+) -> list[tuple[bool, SwapGroup]]:
+    """The groups in the order in which they are sent, each with whether it has a hole.
+
+    They ascend, so that values go before the tombstones that hide them. Those of a restore descend:
+    tombstones are back before the values that they hide.
+    """
+    ordered = sorted(groups, key=lambda group: group.bounds, reverse=descends)
+    found = [(any(map(group.bounds.overlaps, open_holes)), group) for group in ordered]
+    return sorted(found, key=lambda one: not one[0])
+
+
+def _is_to_restore(look: Look, group: SwapGroup) -> bool:
+    """Whether brokers do not have all of a group that a restore brings back.
+
+    The ids say so, not the run: one that takes over goes on in the same order.
+    """
+    return group.is_restored and (_is_unread(look, group) or bool(group.old))
 
 
 def _refused(look: Look) -> Refused | None:
@@ -138,11 +159,15 @@ def _lost(look: Look, group: SwapGroup) -> Copy | Refused | None:
 
 def _is_open(look: Look, group: SwapGroup) -> bool:
     """Whether brokers lack something of the group, or have something that they must not have."""
-    is_unread = any(
+    return _is_unread(look, group) or bool(group.old) or _is_beside(group)
+
+
+def _is_unread(look: Look, group: SwapGroup) -> bool:
+    """Whether brokers do not read a replacement of the group yet."""
+    return any(
         look.state_of(one.segment_id) is not SegmentState.COPY_FINISHED
         for one in group.replacements
     )
-    return is_unread or bool(group.old) or _is_beside(group)
 
 
 def _outside(look: Look, group: SwapGroup) -> Refused | None:
@@ -227,7 +252,8 @@ def _swap(look: Look, group: SwapGroup) -> Send | Retire | Merge | Refused:
     """The second send: replacements in the place of what the row has retired."""
     if (uncovered := _uncovered(look, group)) is not None:
         return uncovered
-    batch = swap_batch(look, list(_to_finish(look, group)), group.old)
+    new = list(_to_finish(look, group))
+    batch = swap_batch(look, new, group.old, descends=group.is_restored)
     if batch is not None:
         return Send(
             purpose=Purpose.SWAP,

@@ -79,9 +79,7 @@ def vacuum(tier: str | Path, **given: Unpack[VacuumKeywords]) -> VacuumResult:
     >>> tierfold.vacuum("/mnt/tier", settings={"tier.binding": "detached"}, dry_run=True)
     """
     is_dry_run = given.get("dry_run", False)
-    tools = opened(
-        tier, given, writing=WritingVerb.VACUUM, asks_brokers=True, publishes=True
-    )
+    tools = opened(tier, given, writing=WritingVerb.VACUUM, asks_brokers=True, publishes=True)
     publishing = tools.context.publishing_state
     limits = replace(
         limits_of(given, tools.context.now_ms),
@@ -114,9 +112,10 @@ def restore(
     >>> tierfold.restore("/mnt/tier", "orders-0", to="20261121T153046-hVb2Qx0A", dry_run=True)
     """
     is_dry_run = given.get("dry_run", False)
-    tools = opened(tier, given, writing=WritingVerb.RESTORE, asks_brokers=True)
+    tools = opened(tier, given, writing=WritingVerb.RESTORE, asks_brokers=True, publishes=True)
     found = restore_verb.restore(
         tools.context,
+        tools.settings,
         partition,
         to,
         is_dry_run=is_dry_run,

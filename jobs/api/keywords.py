@@ -173,9 +173,7 @@ class ReadKeywords(TierKeywords, HoleKeywords, total=False):
     """As of `compact`."""
 
 
-class VacuumKeywords(
-    ScopeKeywords, WritingKeywords, ClusterKeywords, SendKeywords, total=False
-):
+class VacuumKeywords(ScopeKeywords, WritingKeywords, ClusterKeywords, SendKeywords, total=False):
     """The keywords of `vacuum`."""
 
     grace_ms: int
@@ -210,11 +208,12 @@ class ForgetKeywords(ChangeKeywords, HoleKeywords, ClusterKeywords, total=False)
     forgotten then. Default: none."""
 
 
-class RestoreKeywords(ChangeKeywords, ClusterKeywords, total=False):
+class RestoreKeywords(ChangeKeywords, ClusterKeywords, PublishKeywords, total=False):
     """The keywords of `restore`."""
 
     copy: bool
-    """Copy what comes back under new ids, so that no retired segment is live again."""
+    """Copy what comes back under new ids, so that no retired segment is live again. What brokers
+    serve is always copied."""
     progress: Listener | None
     """As of `compact`."""
 

@@ -161,10 +161,12 @@ def _is_planned(
 ) -> Callable[[str], bool]:
     """Return whether this verb compacts a topic, or sends for it: it needs its brokers' settings.
 
-    A `vacuum` that sends nothing does not.
+    A `vacuum` or `restore` that sends nothing does not. What is restored may be compacted no more.
     """
-    plans = publishing is not None and (publishing.is_on or writing is not WritingVerb.VACUUM)
-    return lambda topic: plans and settings.rules_for(topic).is_compacted
+    is_restore = writing is WritingVerb.RESTORE
+    is_unsent = is_restore or writing is WritingVerb.VACUUM
+    plans = publishing is not None and (publishing.is_on or not is_unsent)
+    return lambda topic: plans and (is_restore or settings.rules_for(topic).is_compacted)
 
 
 def _cluster_of(given: Mapping[str, Any], settings: Settings) -> ClientSettings | None:

@@ -18,6 +18,7 @@ from tierfold.jobs.cli.options import (
     if_held_option,
     output_options,
     publish_option,
+    publish_options,
     tier_options,
 )
 from tierfold.jobs.cli.output import Output, finish
@@ -39,8 +40,10 @@ from tierfold.jobs.cli.usage_errors import Verb
 @click.option(
     "--copy",
     is_flag=True,
-    help="Copy what comes back under new ids, within the store: no replaced segment is live again.",
+    help="Copy what comes back under new ids, within the store: no replaced segment is live again."
+    " What brokers serve is always copied.",
 )
+@publish_options
 @if_held_option
 @click.option("--dry-run", is_flag=True, help="Only show which segments would come back or go.")
 @output_options
@@ -58,14 +61,18 @@ def restore_verb(output: Output, **given: Any) -> None:
     With --copy the earlier state comes back as copies, which are compared with their sources before
     the commit. The replaced segments stay replaced.
 
-    With brokers, it also shows what they have, and refuses what does not fit. Nothing is sent to
-    them, so a partition that they serve by the catalog is not restored.
+    With brokers, it also shows what they have, and refuses what does not fit. A partition that they
+    serve by the catalog is only restored with --publish, or with publish = true under [cluster]: it
+    first completes what is open, then copies the earlier state and publishes the copies, tombstones
+    before the values that they hide. Consumers read again what was there; those that have read past
+    it do not. --dry-run shows which offsets.
 
     \b
     Examples:
       tierfold restore /mnt/tier orders-0 --to 2026-11-21T15:30:46.123Z --dry-run
       tierfold restore /mnt/tier orders-0 --to 20261121T153046-hVb2Qx0A
       tierfold restore /mnt/tier orders-0 --to 20261121T153046-hVb2Qx0A --copy
+      tierfold restore /mnt/tier orders-0 --to 20261121T153046-hVb2Qx0A --publish
     """
     from tierfold.jobs.api.changing import restore
 

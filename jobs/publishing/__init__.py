@@ -13,6 +13,7 @@
     deleter            sends what follows from the deletions of one run
     publisher          publishes the partitions of one run, some at a time
     open_swaps         publishes what earlier runs have committed
+    open_step          publishes what is open of one partition, for `restore`
     canary             reads a partition as a consumer does, and compares it with the tier
     canary_errors      what a canary that found something means, and what to do
     tier_proof         whether the tier is the one that brokers read, as canaries have shown

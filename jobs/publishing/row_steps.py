@@ -35,6 +35,7 @@ from tierfold.compaction.discovery.view import PartitionView, Refusal, first_few
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.outcomes import Committed, LostRace, Outcome, Unknown
 from tierfold.compaction.model.passes import is_unpublished
+from tierfold.compaction.model.segment_ids import is_restored_id
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
 from tierfold.compaction.planning.merges import merge_plan, unread_beside, why_not_one
 from tierfold.compaction.planning.partition_plan import PartitionPlan
@@ -206,7 +207,9 @@ def _copied(held: HeldPartitions, partition: ServedPartition, step: Copy) -> Ste
         if why := lack_of_space(context, [source], partition.known.listed):
             return StepFailed(f"{look.row.key}: {why}. {_NO_SPACE}")
         with context.seconds.timed(TimedStage.REWRITE):
-            copies = copied_segments(context, look.row.key, [source], is_restored=False)
+            # The copy of what a restore brings back is published in the order of a restore, too.
+            is_restored = is_restored_id(source.segment_id)
+            copies = copied_segments(context, look.row.key, [source], is_restored=is_restored)
     except Exception as error:  # noqa: BLE001 - it stops this partition alone, and is reported
         return StepFailed(sentence_of(error, str(look.row.key)))
     (copy,) = copies.segments

@@ -14,6 +14,7 @@ from tierfold.compaction.brokers.cluster_view import BrokerPartition
 from tierfold.compaction.brokers.events import SegmentState
 from tierfold.compaction.discovery.view import Refusal
 from tierfold.compaction.model.errors import MissingRight, TierfoldError
+from tierfold.compaction.model.segment_ids import is_restored_id
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.compaction.planning.local_copies import local_ranges
 from tierfold.compaction.planning.partition_plan import PartitionPlan
@@ -83,9 +84,7 @@ class TierProof:
                 self._note(note_off(self.context))
             return None
         connection = self.cluster.connection
-        match result := read_canary(
-            self.context, connection, row, brokers.log_start, self.mode
-        ):
+        match result := read_canary(self.context, connection, row, brokers.log_start, self.mode):
             case Counted():
                 self.awaited = ""
                 if not self.is_proven:
@@ -141,13 +140,24 @@ def alone_first(
 ) -> tuple[list[PartitionPlan], list[PartitionPlan]]:
     """The plans to publish first, and those that wait until a canary has counted.
 
-    `rows`: of the plans, as they are claimed. All go at once if the tier is proven.
+    `rows`: of the plans, as they are claimed. All go at once if the tier is proven. What a restore
+    brings back never waits: it only takes the place of what brokers have of this tier already.
     """
     if proof.is_proven:
         return [*plans], []
-    if proof.awaited:
-        return [], [*plans]
-    key = proof.first(rows)
-    if key is None and proof.mode is CanaryMode.OFF and plans:
-        key = plans[0].key
-    return [plan for plan in plans if plan.key == key], [plan for plan in plans if plan.key != key]
+    first = {row.key for row in rows if _is_restored(row)}
+    if not (first or proof.awaited):
+        key = proof.first(rows)
+        if key is None and proof.mode is CanaryMode.OFF and plans:
+            key = plans[0].key
+        first = set() if key is None else {key}
+    return (
+        [plan for plan in plans if plan.key in first],
+        [plan for plan in plans if plan.key not in first],
+    )
+
+
+def _is_restored(row: PartitionState) -> bool:
+    """Whether all that runs wrote of the live segments is what a restore brought back."""
+    ours = [one.segment_id for one in row.segments if not one.is_named_by_brokers]
+    return bool(ours) and all(map(is_restored_id, ours))

@@ -66,6 +66,11 @@ def _restored_entry(found: Restored) -> dict[str, Any]:
             {**named_segment(copy, "written_by_run"), "copy_of": source.segment_id}
             for source, copy in zip(plan.back, found.copies, strict=False)
         ]
+    if found.is_published:
+        entry |= fields(found.report, "events_sent", "publishing")
+        entry["read_again"] = [
+            {"start_offset": one.first, "end_offset": one.last} for one in found.read_again
+        ]
     if found.brokers is not None:
         entry["brokers"] = broker_entry(found.brokers, found.beside)
     return entry
@@ -94,6 +99,8 @@ def _print_restored(console: Console, found: Restored) -> None:
         of_back = sum(segment.segment_id in served for segment in plan.back)
         of_leaving = sum(segment.segment_id in served for segment in plan.leaving)
         console.print(f"Brokers serve {of_back} of the former, and {of_leaving} of the latter.")
+    if found.read_again:
+        console.print(Text(_read_again(found, would=would)), soft_wrap=True)
     stay = len(plan.segments) - len(plan.back)
     boundary = f"clean below: {clean_below(plan.cleaner_offset)}"
     start = f"the log starts at {plan.state.log_start_offset}"
@@ -104,6 +111,19 @@ def _print_restored(console: Console, found: Restored) -> None:
             "Nothing is changed. The real run reads and checks the segments that come back"
             f"{compares}."
         )
+
+
+def _read_again(found: Restored, *, would: bool) -> str:
+    """What consumers see of a restore that is published."""
+    ranges = ", ".join(map(str, found.read_again[:SEGMENTS_SHOWN]))
+    more = len(found.read_again) - SEGMENTS_SHOWN
+    and_more = f" and {spaced(more)} more ranges" if more > 0 else ""
+    read = "would read" if would else "read"
+    return (
+        f"Consumers {read} offsets {ranges}{and_more} again as they were: superseded values, and"
+        " deleted keys up to the tombstones that hide them. Consumers that have read past these"
+        " offsets see nothing of it."
+    )
 
 
 def _print_sentences(console: Console, report: PartitionReport) -> None:
@@ -190,8 +210,7 @@ def _print_forgot(console: Console, found: Forgot) -> None:
     taken = [f"{one.segment_id}  offsets {one.start_offset}–{one.end_offset}" for one in loss.taken]
     _print_list(console, "that the next run takes as the log", taken)
     apart = [
-        f"{one.segment_id}  offsets {one.start_offset}–{one.end_offset}"
-        for one in loss.set_apart
+        f"{one.segment_id}  offsets {one.start_offset}–{one.end_offset}" for one in loss.set_apart
     ]
     _print_list(console, "set apart: kept in the tier, not read", apart)
     if loss.vanishing:

@@ -10,6 +10,8 @@
     history          `history`
     row_change       claims a row and commits one change: `restore`, `forget`
     restore          `restore`
+    restore_target   which earlier state `restore --to` names
+    restore_check    whether the tier has what `restore` brings back
     adoption         what `forget` takes over from brokers
     leave_alone      `forget --leave-alone`
     forget           `forget`

@@ -3,15 +3,14 @@
     rows -> target state -> restore plan -> check the objects -> claim, commit, release -> report
 
 Nothing is written before the claim. A live run that holds the partition keeps it, unless the user
-insists; the claim fences any other one. With
-`--copy`, segments are copied between claim and commit, so that no retired id is live again.
-Without Spark.
+insists; the claim fences any other one. With `--copy`, segments are copied between claim and
+commit, so that no retired id is live again. What brokers serve is always copied; what is open of
+it is published before the restore, and then the copies. Without Spark.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -24,17 +23,22 @@ from tierfold.compaction.commits.commit import (
     Update,
     proposed,
 )
-from tierfold.compaction.commits.history import Entry, at, left_by
+from tierfold.compaction.commits.history import Entry
 from tierfold.compaction.commits.holders import Skip, Wait
-from tierfold.compaction.commits.restore import RestorePlan, restore_plan_of, served_restore
-from tierfold.compaction.discovery.listing import corrupted_parts
-from tierfold.compaction.discovery.view import Refusal, RefusalReason, first_few, never_claimed
+from tierfold.compaction.commits.published_restore import (
+    offsets_read_again,
+    unpublishable_restore,
+)
+from tierfold.compaction.commits.restore import RestorePlan, restore_plan_of, unpublished_restore
+from tierfold.compaction.discovery.view import Refusal, never_claimed
 from tierfold.compaction.model.errors import BadSettings, TierfoldError
-from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
-from tierfold.jobs.context.byte_progress import Step
+from tierfold.compaction.model.segments import PartitionState, Segment
+from tierfold.compaction.publishing.batches import batch_bytes_max
+from tierfold.compaction.publishing.ranges import OffsetRange
+from tierfold.jobs.context.publishing_settings import Publishing
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.stage_seconds import TimedStage
-from tierfold.jobs.context.stopping import Stopped, check, deferred
+from tierfold.jobs.context.stopping import Stopped, deferred
 from tierfold.jobs.context.tier_identity import run_binding, tier_identity
 from tierfold.jobs.context.timestamps import timestamp_ms_of, timestamp_text
 from tierfold.jobs.pipeline.claim_report import refused_for
@@ -47,26 +51,18 @@ from tierfold.jobs.pipeline.partition_report import (
     PartitionReport,
     Reporting,
 )
+from tierfold.jobs.pipeline.publication import PublicationState, with_publication
 from tierfold.jobs.pipeline.run_records import keep_record
 from tierfold.jobs.pipeline.survey import inspected, known_by_name, with_identity
-from tierfold.jobs.publishing.segment_copies import SegmentCopies, copied_segments, lack_of_space
+from tierfold.jobs.publishing.segment_copies import SegmentCopies, copied_segments
+from tierfold.jobs.settings.resolution import Settings
 from tierfold.jobs.verbs.history import claim_sentence, past_of
+from tierfold.jobs.verbs.restore_check import corrupt, corruptions_in, refused_by_tier
+from tierfold.jobs.verbs.restore_target import earlier_state
 from tierfold.jobs.verbs.row_change import changed_row, holder_of, noted_binding, refused
 from tierfold.jobs.verbs.waiting import freed
 from tierfold.storage.catalog.catalog import new_commit_id
 from tierfold.storage.clock import now_ms
-from tierfold.storage.kafka.compression import PLAIN_BYTES_MAX
-from tierfold.storage.segments.lookahead import mapped_ahead
-from tierfold.storage.segments.segment_check import CheckOrder, read_and_check
-
-CHECKERS: Final = min(8, os.cpu_count() or 1)
-"""Segments that are read in parallel: kernels release the GIL."""
-
-SHOWN_MAX: Final = 5
-"""Maximum corruptions, or runs, that a sentence lists."""
-
-_INDEX_INTERVAL_BYTES: Final = 4096
-"""Only used to compare an index with the one that tierfold would build; ignored here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,9 +86,22 @@ class Restored(Reporting):
     beside: BesideCatalog | None = None
     """How that differs from the row; None: none were asked."""
 
+    @property
+    def is_published(self) -> bool:
+        """Whether brokers serve the row, and so are sent what comes back."""
+        return self.row is not None and self.row.is_served and self.brokers is not None
+
+    @property
+    def read_again(self) -> tuple[OffsetRange, ...]:
+        """The offsets that consumers read again as they were; none: brokers are sent nothing."""
+        if self.restore_plan is None or not self.is_published:
+            return ()
+        return offsets_read_again(self.restore_plan)
+
 
 def restore(
     context: RunContext,
+    settings: Settings,
     name: str,
     to: str,
     *,
@@ -107,9 +116,13 @@ def restore(
     """
     started_at_ms = now_ms()
     with context.seconds.timed(TimedStage.SURVEY), context.progress.survey():
-        found = _planned_restore(context, name, to, is_copy=is_copy)
+        found = _planned_restore(context, settings, name, to, is_copy=is_copy)
     if is_dry_run:
         return found
+
+    def again() -> Restored:
+        return _planned_restore(context, settings, name, to, is_copy=is_copy)
+
     try:
         if found.row is not None and found.report.outcome == PLANNED:
             match holder_of(context, found.row, "restore"):
@@ -117,12 +130,11 @@ def restore(
                     found = replace(found, report=refused_for(found.report, holder))
                 case Wait():
                     freed(context, [found.key], "restore")
-                    found = _planned_restore(context, name, to, is_copy=is_copy)
-        if found.report.outcome == PLANNED:
-            size_bytes = found.report.bytes_out
-            context.progress.begin(1, size_bytes)
-            with context.progress.wave(size_bytes, passes=2 if found.is_copy else 1):
-                found = _carried_out(context, found)
+                    found = again()
+        if found.report.outcome == PLANNED and found.is_published:
+            found = _published(context, settings, found, again)
+        elif found.report.outcome == PLANNED:
+            found = _with_progress(context, found)
     except Stopped as stopped:
         reason = f"stopped by {stopped.by}; nothing was changed"
         left = replace(found.report, outcome=LEFT, reason=reason)
@@ -131,6 +143,44 @@ def restore(
     with deferred():
         keep_record(context, [(0, found.report)], started_at_ms, "restore")
     return found
+
+
+def _published(
+    context: RunContext, settings: Settings, found: Restored, again: Callable[[], Restored]
+) -> Restored:
+    """Complete what is open, restore, and publish that; raises Stopped before the commit.
+
+    `again`: plans once more, as what was open may have changed the row.
+    """
+    # Imported here: the client is loaded only where brokers are named.
+    from tierfold.jobs.publishing.open_step import published_step
+
+    earlier = published_step(context, settings, found.key, "restore")
+    if earlier is not None:
+        if earlier.state is not PublicationState.PUBLISHED:
+            left = replace(found.report, outcome=NOTHING_TO_DO, reason="", bytes_out=0)
+            left = with_publication(left, earlier)
+            return replace(found, report=replace(left, reason=f"{_NOT_BEGUN}; {left.reason}"))
+        found = again()
+    events = 0 if earlier is None else earlier.events
+    if found.report.outcome == PLANNED:
+        found = _with_progress(context, found)
+    report = replace(found.report, events_sent=events)
+    if report.outcome == RESTORED:
+        publication = published_step(context, settings, found.key, "restore")
+        if publication is not None:
+            report = with_publication(report, publication)
+    return replace(found, report=report)
+
+
+_NOT_BEGUN: Final = "nothing is restored, as brokers do not have yet what an earlier run committed"
+
+
+def _with_progress(context: RunContext, found: Restored) -> Restored:
+    size_bytes = found.report.bytes_out
+    context.progress.begin(1, size_bytes)
+    with context.progress.wave(size_bytes, passes=2 if found.is_copy else 1):
+        return _carried_out(context, found)
 
 
 def _carried_out(context: RunContext, found: Restored) -> Restored:
@@ -143,9 +193,9 @@ def _carried_out(context: RunContext, found: Restored) -> Restored:
         raise ValueError(f"{found.key}: a planned restore has a row and a plan")
     bytes_read = sum(segment.size_bytes for segment in restore_plan.back)
     with context.seconds.timed(TimedStage.CHECK):
-        corruptions = _corruptions(context, row.key, restore_plan)
+        corruptions = corruptions_in(context, row.key, restore_plan)
     if corruptions:
-        report = replace(refused(row.key, _corrupt(corruptions)), bytes_read=bytes_read)
+        report = replace(refused(row.key, corrupt(corruptions)), bytes_read=bytes_read)
         return replace(found, report=report)
     copies = SegmentCopies()
 
@@ -176,34 +226,53 @@ def _carried_out(context: RunContext, found: Restored) -> Restored:
     return replace(found, report=report, copies=copies.segments if is_restored else ())
 
 
-def _planned_restore(context: RunContext, name: str, to: str, *, is_copy: bool) -> Restored:
+def _planned_restore(
+    context: RunContext, settings: Settings, name: str, to: str, *, is_copy: bool
+) -> Restored:
     """Decide from the catalog, a listing and what brokers have, if they were asked."""
     known = known_by_name(context, name, where=context.tier_uri)
-    found = _planned_of(context, known, to, is_copy=is_copy)
+    row = known.state or never_claimed(known.key)
+    is_served = known.brokers is not None and row.is_served
+    refusal = _refused_beside(context, settings, known)
+    found = _planned_of(context, known, refusal, to, is_copy=is_copy or is_served)
     if known.brokers is None:
         return found
-    row = known.state or never_claimed(known.key)
     beside = beside_catalog(
         known.brokers.view, known.brokers.naming, live=row.live_ids, retired=row.retired_ids
     )
     return replace(found, brokers=known.brokers, beside=beside)
 
 
-def _refused_beside(context: RunContext, known: KnownPartition) -> Refusal | None:
-    """The refusal if brokers serve the row, or do not fit it; None: they do, or none were asked."""
-    if known.brokers is None:
+def _refused_beside(
+    context: RunContext, settings: Settings, known: KnownPartition
+) -> Refusal | None:
+    """The refusal if brokers would not learn of it, or do not fit the row; None: nothing is wrong.
+
+    Nothing is, either, if none were asked.
+    """
+    if known.brokers is None or known.is_left_alone:
         return None
-    found = served_restore(known.state) or inspected(context, known)
+    is_taken_out = not settings.rules_for(known.key.topic).publish
+    is_on = context.publishing_state is Publishing.ON and not is_taken_out
+    unpublished = None if is_on else unpublished_restore(known.state, is_taken_out=is_taken_out)
+    found = unpublished or inspected(context, known)
     return found if isinstance(found, Refusal) else None
 
 
-def _planned_of(context: RunContext, known: KnownPartition, to: str, *, is_copy: bool) -> Restored:
+def _planned_of(
+    context: RunContext,
+    known: KnownPartition,
+    beside: Refusal | None,
+    to: str,
+    *,
+    is_copy: bool,
+) -> Restored:
     key = known.key
     if known.is_left_alone:
         reason = left_alone(known)
         return Restored(report=PartitionReport(key=key, outcome=NOTHING_TO_DO, reason=reason))
     known = with_identity(known, tier_identity(context, run_binding(context)))
-    if (refusal := known.refusal or _refused_beside(context, known)) is not None:
+    if (refusal := known.refusal or beside) is not None:
         return Restored(report=refused(key, refusal))
     past = past_of(context, key)
     if past is None:
@@ -214,10 +283,7 @@ def _planned_of(context: RunContext, known: KnownPartition, to: str, *, is_copy:
         )
     newest, entries = past
     time_ms = timestamp_ms_of(to, where="--to")
-    history = f"`tierfold history {context.place(key)}` shows times and runs."
-    target = (
-        _after_run(entries, to, history) if time_ms is None else _at_time(entries, time_ms, history)
-    )
+    target = earlier_state(entries, to, time_ms, context.place(key))
     restore_plan = restore_plan_of(target.state, newest.state)
     if isinstance(restore_plan, Refusal):
         report = replace(refused(key, restore_plan), epoch=newest.state.epoch)
@@ -232,65 +298,34 @@ def _planned_of(context: RunContext, known: KnownPartition, to: str, *, is_copy:
         target=target,
         restore_plan=restore_plan,
         is_copy=is_copy,
+        brokers=known.brokers,
     )
-    refusal = _refused_by_tier(context, found, restore_plan) if report.outcome == PLANNED else None
+    return _unless_refused(context, found, restore_plan)
+
+
+def _unless_refused(context: RunContext, found: Restored, restore_plan: RestorePlan) -> Restored:
+    """The restore, refused if it could not be published or the tier lacks something for it."""
+    if found.report.outcome != PLANNED:
+        return found
+    refusal = _refused_by_brokers(context, found) or refused_by_tier(
+        context, found.key, restore_plan, is_copy=found.is_copy
+    )
     if refusal is None:
         return found
-    return replace(found, report=replace(refused(key, refusal), epoch=newest.state.epoch))
+    report = replace(refused(found.key, refusal), epoch=found.report.epoch)
+    return replace(found, report=report)
 
 
-def _refused_by_tier(
-    context: RunContext, found: Restored, restore_plan: RestorePlan
-) -> Refusal | None:
-    """The refusal if the listing lacks what comes back, or the tier space for copies of it."""
+def _refused_by_brokers(context: RunContext, found: Restored) -> Refusal | None:
+    """The refusal if brokers could not be sent the restore as they must be."""
+    if not found.is_published or found.row is None or found.restore_plan is None:
+        return None
+    look = context.cluster_view
     try:
-        listed = context.tier.listing(found.key)
-        if corruptions := corrupted_parts(restore_plan.segments, listed, kind="segment"):
-            return _corrupt(corruptions)
-        why = lack_of_space(context, restore_plan.back, listed) if found.is_copy else ""
-        return _without_space(why) if why else None
+        most = batch_bytes_max({} if look is None else look.setup.metadata_configs)
     except TierfoldError as error:
         return refusal_of(error, str(found.key))
-
-
-def _without_space(why: str) -> Refusal:
-    return Refusal(
-        reason=RefusalReason.NOT_RESTORABLE,
-        detail=why,
-        remedy="Free space, or choose a later state. Where no broker serves the tier, restore"
-        " without --copy: that takes no space.",
-    )
-
-
-def _at_time(entries: Iterator[Entry], time_ms: int, history: str) -> Entry:
-    """The state at that time; raises BadSettings if the catalog has none."""
-    found = at(entries, time_ms)
-    if found is not None:
-        return found
-    raise BadSettings(
-        f"the catalog has no state of {timestamp_text(time_ms)} or earlier",
-        where="--to",
-        remedy=history,
-    )
-
-
-def _after_run(entries: Iterator[Entry], to: str, history: str) -> Entry:
-    """The state after the run; raises BadSettings if `to` matches no run, or several."""
-    found = left_by(entries, to)
-    if len(found) == 1:
-        return found[0]
-    if found:
-        runs = ", ".join(entry.run for entry in found[:SHOWN_MAX])
-        raise BadSettings(
-            f"{to!r} is a prefix of {len(found)} runs: {runs}",
-            where="--to",
-            remedy="Give more of the name.",
-        )
-    raise BadSettings(
-        f"{to!r} is neither a timestamp nor the name of a run that changed the partition",
-        where="--to",
-        remedy=history,
-    )
+    return unpublishable_restore(found.restore_plan, found.row, most)
 
 
 def _planned(newest: Entry, restore_plan: RestorePlan) -> PartitionReport:
@@ -309,43 +344,6 @@ def _planned(newest: Entry, restore_plan: RestorePlan) -> PartitionReport:
         bytes_out=sum(segment.size_bytes for segment in restore_plan.back),
         notes=(f"{held}; this restore fences it",) if held else (),
     )
-
-
-def _corruptions(
-    context: RunContext, key: PartitionKey, restore_plan: RestorePlan
-) -> tuple[str, ...]:
-    """Corruptions of the segments that come back; each is read completely, as by `verify`."""
-    if not restore_plan.back:
-        return ()
-    last_id = restore_plan.segments[-1].segment_id
-
-    def checked(segment: Segment) -> tuple[str, ...]:
-        order = CheckOrder(
-            key=key,
-            segment=segment,
-            is_live=True,
-            is_last=segment.segment_id == last_id,
-            index_interval_bytes=_INDEX_INTERVAL_BYTES,
-            buckets=1,
-            aborted_now=None,
-            aborted_before=None,
-            hash_key=context.hash_key,
-            # A run has read it before, under a setting that a restore is not given.
-            batch_bytes_max=PLAIN_BYTES_MAX,
-        )
-        try:
-            return read_and_check(context.tier, order, check).checked.corruptions
-        except TierfoldError as error:
-            return (str(error),)
-
-    corruptions: list[str] = []
-    bytes_total = sum(segment.size_bytes for segment in restore_plan.back)
-    with Step(context.progress, "check", bytes_total) as step:
-        results = mapped_ahead(checked, restore_plan.back, threads=CHECKERS)
-        for segment, found in zip(restore_plan.back, results, strict=True):
-            corruptions += found
-            step.advance(segment.size_bytes)
-    return tuple(corruptions)
 
 
 def restore_proposal(
@@ -369,13 +367,4 @@ def restore_proposal(
         commit_id=new_commit_id(),
         at_ms=at_ms,
         requires=(SegmentsAreRetired(ids=back), SegmentsAreLive(ids=stay)),
-    )
-
-
-def _corrupt(corruptions: Sequence[str]) -> Refusal:
-    return Refusal(
-        reason=RefusalReason.DATA_GONE,
-        detail=first_few(corruptions),
-        remedy="If objects are missing or corrupt, copy them back from a backup, or choose another"
-        " state. Nothing was changed.",
     )

@@ -109,7 +109,8 @@ class GroupOutput:
             return
         if self._writer is None:
             task = self._task
-            segment_id = new_segment_id(SegmentMark(task.fingerprint, is_restored=False))
+            mark = SegmentMark(task.fingerprint, is_restored=task.is_restored)
+            segment_id = new_segment_id(mark)
             writer = SegmentWriter(
                 self._tier,
                 SegmentAddress(task.key, segment_id, self._start_offset),

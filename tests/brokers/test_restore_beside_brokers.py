@@ -1,14 +1,25 @@
-"""`restore` beside brokers: it shows what they have, and leaves what they serve as it is."""
+"""`restore` beside brokers: it shows what they have, and publishes what they serve, or refuses."""
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from tests.brokers.cluster import KafkaCluster
-from tests.brokers.test_status_of_brokers import tierfold, topic_of
-from tests.brokers.test_whose_cluster import Served, copied_as
-from tests.jobs.commands import Ran
+from tests.brokers.test_status_of_brokers import brokers_of, differing, tierfold, topic_of
+from tests.brokers.test_third_send import scripted_sends
+from tests.brokers.test_whose_cluster import NO_MARGIN, Served, copied_as
+from tests.jobs.commands import ALWAYS, Ran
 from tests.jobs.commands import tierfold as command
+from tests.storage.call_scripts import Killed, killed
+from tierfold.storage.tiers.service_notes import FOLDER
+
+YOUNG = ("--set", "cleanup.policy=compact", "--set", "min.compaction.lag.ms=9999999999999")
+"""Nothing is compacted."""
 
 
 class Restorable(Served):
@@ -19,6 +30,20 @@ class Restorable(Served):
         to = ("--to", str(first.committed_at_ms))
         words = (f"{self.topic.name}-0", *to, *self._scope[:2], *more)
         return tierfold(self.kafka, "restore", self.kafka.tier, *words)
+
+    def compacted(self, *more: str) -> Ran:
+        words = (*NO_MARGIN, *self._scope, "--publish", "--canary", "off", *more, "--json")
+        return tierfold(self.kafka, "compact", self.kafka.tier, *words)
+
+    def publish(self) -> None:
+        """Compact and publish; `was`: how many records consumers read before."""
+        self.was = len(self.topic.read())
+        ran = self.compacted(*ALWAYS)
+        assert ran.code == 0, ran
+        self.kafka.wait(lambda: len(self.topic.read()) < self.was, "the swap")
+
+    def status(self) -> Ran:
+        return tierfold(self.kafka, "status", self.kafka.tier, *self._scope, "--json")
 
 
 def test_it_shows_what_brokers_have_and_restores_a_row_that_they_do_not_serve(
@@ -39,24 +64,74 @@ def test_it_shows_what_brokers_have_and_restores_a_row_that_they_do_not_serve(
     assert tier.row.live_ids == originals
 
 
-def test_a_row_that_brokers_serve_is_restored_by_no_release_that_sends_nothing(
+def test_a_row_that_brokers_serve_is_not_restored_without_publishing(
     kafka: KafkaCluster, tmp_path: Path
 ) -> None:
     tier = Restorable(kafka, tmp_path, topic_of(kafka, "served-and-restored"))
     tier.compact()
     tier.note()
     row = tier.row
-    for more in ((), ("--dry-run",), ("--copy",)):
+    taken_out = tmp_path / "taken-out.toml"
+    taken_out.write_text(f'[topics."{tier.topic.name}"]\npublish = false\n')
+    for why, more in (
+        ("publishing to them is not on", ()),
+        ("publishing to them is not on", ("--dry-run",)),
+        ("publishing to them is not on", ("--copy",)),
+        ("publish is false in the topic's settings", ("--publish", "--config", str(taken_out))),
+    ):
         ran = tier.restore(*more, "--json")
         (entry,) = ran.entries
         assert (ran.code, entry["outcome"]) == (3, "refused")
-        assert "this release does not publish to them" in entry["reason"]
+        assert why in entry["reason"]
         assert entry["brokers"]["beside_catalog"]["not_served"]
     name = f"{tier.topic.name}-0"
     to = ("--to", str(row.committed_at_ms), *tier._scope[:2])
     alone = command("restore", str(kafka.tier), name, *to, "--json")
     assert "Name its brokers with --bootstrap-server" in alone.entries[0]["reason"]
     assert tier.row == row
+
+
+@pytest.fixture
+def published(kafka: KafkaCluster, tmp_path: Path, request: Any) -> Iterator[Restorable]:
+    """A topic that is compacted and published."""
+    tier = Restorable(kafka, tmp_path, topic_of(kafka, request.node.name.replace("_", "-")[:60]))
+    tier.publish()
+    yield tier
+    shutil.rmtree(kafka.tier / FOLDER, ignore_errors=True)
+
+
+def test_consumers_read_again_what_was_there(
+    kafka: KafkaCluster, published: Restorable
+) -> None:
+    tier, retired = published, published.row.retired_ids
+    assert len(tier.topic.read()) < tier.was
+    shown = tier.restore("--publish", "--dry-run")
+    last = tier.row.next_offset - 1
+    assert f"Consumers would read offsets 0 to {last} again as they were" in shown.stdout
+    (entry,) = tier.restore("--publish", "--json").entries
+    assert (entry["outcome"], entry["publishing"]) == ("restored", "published")
+    assert entry["read_again"] == [{"start_offset": 0, "end_offset": last}]
+    assert entry["events_sent"] == 3 + 4
+    kafka.wait(lambda: len(tier.topic.read()) == tier.was, "the restore")
+    assert not tier.row.live_ids & retired
+    beside = brokers_of(tier.status(), tier.topic.name)
+    assert differing(dict(beside)) == {}
+    # Another pass begins from there.
+    tier.publish()
+    kafka.wait(lambda: len(tier.topic.read()) < tier.was, "the compaction")
+
+
+def test_compact_completes_a_restore_that_was_killed(
+    kafka: KafkaCluster, published: Restorable
+) -> None:
+    tier = published
+    with pytest.raises(Killed), scripted_sends(killed("send 2")):
+        tier.restore("--publish", "--json")
+    beside = brokers_of(tier.status(), tier.topic.name)
+    assert beside["states"]["COPY_STARTED"]["segments"] == 3
+    (entry,) = tier.compacted(*YOUNG).entries
+    assert (entry["outcome"], entry["publishing"]) == ("published", "published")
+    kafka.wait(lambda: len(tier.topic.read()) == tier.was, "the restore")
 
 
 def test_what_does_not_fit_between_catalog_tier_and_brokers_refuses_it(

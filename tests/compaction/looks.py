@@ -25,12 +25,12 @@ LIMITS: Final = PublishingLimits(grace_ms=3_600_000, upload_wait_ms=3_600_000)
 LONG_AGO_MS: Final = NOW_MS - 10 * LIMITS.grace_ms
 
 
-def own(name: str, fingerprint: int = FINGERPRINT) -> str:
+def own(name: str, fingerprint: int = FINGERPRINT, *, is_restored: bool = False) -> str:
     """The id that a run of a catalog makes, the same for each name."""
     drawn = bytearray(blake2b(name.encode(), digest_size=16).digest())
     drawn[0] &= 0x7F  # Without a leading `-`.
     drawn[8] = drawn[8] & 0x3F | 0x80
-    return marked(id_text(bytes(drawn)), SegmentMark(fingerprint, is_restored=False))
+    return marked(id_text(bytes(drawn)), SegmentMark(fingerprint, is_restored=is_restored))
 
 
 def replacement(name: str, start_offset: int, end_offset: int, **fields: Any) -> Segment:

@@ -343,7 +343,11 @@ def test_a_restore_begins_all_horizons_again(cleaner_offset: int, *, has_spared:
         at_ms=AT_MS,
         run=RUN,
     )
-    assert change(row, update).passes == (replace(OPEN, epoch=4, has_spared=has_spared),)
+    after = change(replace(row, strategies=("timestamp", "offset")), update)
+    # That something was published stays known, as do the strategies that hid what is back.
+    earlier = replace(EARLIER, horizon_ms=-1)
+    assert after.passes == (earlier, replace(OPEN, epoch=4, has_spared=has_spared))
+    assert after.strategies == ("timestamp", "offset")
 
 
 def test_a_noted_publication_never_changes() -> None:

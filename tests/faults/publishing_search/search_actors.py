@@ -99,7 +99,7 @@ class Actors(NamedTuple):
 
     def planned(self, run: Run, decision: Decision, place: Place) -> tuple[Rewrite, ...]:
         """What a run writes after a step that asks for it, or that lets it plan a round."""
-        row, view, _, log_start = place
+        row, view, store, log_start = place
         planner = self.planner(run, row, view, log_start)
         match decision.step:
             case Merge():
@@ -107,6 +107,8 @@ class Actors(NamedTuple):
                 return planner.merge(decision.segments, self.scenario.cuts, joins_records=joins)
             case Copy():
                 return planner.copy(decision.segments[0])
+        if run.name == "Z":
+            return planner.restore(store)
         tombstones = self.scenario.tombstones
         if Mistake.DROPS_TOMBSTONES in self.mistakes:
             tombstones = Tombstones.GO

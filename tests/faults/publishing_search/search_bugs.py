@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -23,8 +22,8 @@ def _reorder(
 ) -> None:
     swap_batch = next_step.swap_batch
 
-    def reordered(*given: Any) -> tuple[SegmentUpdated, ...] | None:
-        events = swap_batch(*given)
+    def reordered(*given: Any, **named: Any) -> tuple[SegmentUpdated, ...] | None:
+        events = swap_batch(*given, **named)
         return events and tuple(order(events))
 
     patch.setattr(next_step, "swap_batch", reordered)
@@ -52,12 +51,20 @@ def deletes_come_first(patch: pytest.MonkeyPatch) -> None:
 
 def groups_descend(patch: pytest.MonkeyPatch) -> None:
     """The last group is sent first."""
-    patch.setattr(next_step, "sorted", _descending, raising=False)
+    in_order = next_step._in_order
+    patch.setattr(next_step, "_in_order", lambda *given, **_: in_order(*given, descends=True))
 
 
-def _descending(values: Iterable[Any], *, key: Callable[[Any], Any]) -> list[Any]:
-    in_order = builtins.sorted(values, key=key)
-    return in_order[::-1] if in_order and isinstance(in_order[0], tuple) else in_order
+def restores_ascend(patch: pytest.MonkeyPatch) -> None:
+    """What a restore brings back is sent in the order of any other pass."""
+    in_order = next_step._in_order
+    patch.setattr(next_step, "_in_order", lambda *given, **_: in_order(*given, descends=False))
+
+
+def restored_groups_ascend(patch: pytest.MonkeyPatch) -> None:
+    """Within a group, what a restore brings back is finished in turn."""
+    swap_batch = next_step.swap_batch
+    patch.setattr(next_step, "swap_batch", lambda *given, **_: swap_batch(*given))
 
 
 def no_order_is_checked(patch: pytest.MonkeyPatch) -> None:

@@ -71,7 +71,7 @@ class Planner:
             ]
             cut = [offset for offset in cuts if group[0].start < offset]
             if len(group) > 1 or cut or tuple(kept) != group[0].records:
-                plan.append(self._rewrite(group, kept, cut))
+                plan.append(self._rewrite(group, kept, cut, is_merge=False))
         return tuple(plan)
 
     def merge(
@@ -84,12 +84,25 @@ class Planner:
             else self._effective(sources)
         )
         cut = [offset for offset in cuts if sources[0].start < offset]
-        return (self._rewrite(sources, records, cut),)
+        return (self._rewrite(sources, records, cut, is_merge=True),)
 
     def copy(self, source: Stored) -> tuple[Rewrite, ...]:
         """A copy under a new id."""
-        made = self._new(source.start, source.end, source.records, source.epochs)
-        return (Rewrite((source,), (made,)),)
+        return (Rewrite((source,), (self._copied(source, is_restored=source.is_restored),)),)
+
+    def restore(self, store: frozenset[Stored]) -> tuple[Rewrite, ...]:
+        """Copies of the retired uploads in the place of what runs wrote, if all are still there."""
+        leaving = [one for one in self._row.live if not one.is_upload and not one.is_restored]
+        back = in_order(one for one in self._row.gone if one.is_upload)
+        if not leaving or not store.issuperset(back) or _offsets(leaving) != _offsets(back):
+            return ()
+        made = tuple(self._copied(one, is_restored=True) for one in back)
+        return (Rewrite(in_order(leaving), made),)
+
+    def _copied(self, source: Stored, *, is_restored: bool) -> Stored:
+        return self._new(
+            source.start, source.end, source.records, source.epochs, is_restored=is_restored
+        )
 
     def committed(self, plan: Sequence[Rewrite]) -> Row:
         """The row with what the plan wrote, and with the uploads that end beyond it."""
@@ -103,7 +116,12 @@ class Planner:
         return self._row.changed(live, in_order(sources))
 
     def _rewrite(
-        self, group: Sequence[Stored], records: Sequence[Record], cuts: Sequence[int]
+        self,
+        group: Sequence[Stored],
+        records: Sequence[Record],
+        cuts: Sequence[int],
+        *,
+        is_merge: bool,
     ) -> Rewrite:
         end = max(segment.end for segment in group)
         starts = [group[0].start, *(cut for cut in cuts if cut <= end)]
@@ -115,16 +133,23 @@ class Planner:
                 last,
                 tuple(record for record in records if start <= record.offset <= last),
                 _epochs_within(group_epochs, start, last),
+                is_restored=is_merge and any(one.is_restored for one in group),
             )
             for start, last in zip(starts, lasts, strict=True)
         )
         return Rewrite(in_order(group), made)
 
     def _new(
-        self, start: int, end: int, records: tuple[Record, ...], epochs: tuple[LeaderEpoch, ...]
+        self,
+        start: int,
+        end: int,
+        records: tuple[Record, ...],
+        epochs: tuple[LeaderEpoch, ...],
+        *,
+        is_restored: bool,
     ) -> Stored:
         """A segment under an id that neither the row nor brokers ever knew."""
-        label = self._label
+        label = f"R{self._label}" if is_restored else self._label
         made = stored(label, start, end, records, epochs)
         while made.segment_id in self._view.named | self._row.state.named_ids:
             label += "+"
@@ -156,6 +181,10 @@ class Planner:
         return is_given_up(
             upload, self._of_log, self._log_start, wait_ms=LIMITS.upload_wait_ms, now_ms=NOW_MS
         )
+
+
+def _offsets(segments: Iterable[Stored]) -> list[int]:
+    return sorted(offset for one in segments for offset in range(one.start, one.end + 1))
 
 
 def _epochs_within(

@@ -48,6 +48,34 @@ SCENARIOS: Final = {
         runs="A", one_group="A", margin=0, segments=((0, 4), (5, 5)), offsets=6, cuts=(1,),
         has_reader=True, tombstones=Tombstones.STAY,
     ),
+    # An earlier state is restored.
+    "a restore": Scenario(runs="AZ", margin=0, offsets=2, segments=((0, 0), (1, 1))),
+    "a restore of four groups": Scenario(runs="AZ", margin=0),
+    "a restore of one group": Scenario(runs="AZ", one_group="A", repeats=1),
+    "a restore that another run completes": Scenario(runs="AZB", one_group="B"),
+    "a restore and two brokers": Scenario(
+        runs="AZ", one_group="A", margin=0, segments=_WIDE, has_second_broker=True
+    ),
+    "a restore and a reader that pauses": Scenario(
+        runs="AZ", margin=0, segments=_WIDE, has_reader=True, tombstones=Tombstones.STAY
+    ),
+    "a restore and a vacuum": Scenario(
+        runs="AZV", one_group="A", margin=0, segments=_WIDE, passes_time=True
+    ),
+    "a restore in batches of few events": Scenario(
+        runs="AZ", margin=0, batch_bytes_max=THREE_EVENTS
+    ),
+    "a restore in two epochs": Scenario(
+        runs="AZ", one_group="A", margin=0, lineage=_TWO_EPOCHS
+    ),
+    "a restore of sources that were cut": Scenario(
+        runs="AZ", one_group="A", margin=0, offsets=7, segments=((0, 4), (5, 6)), cuts=(4,),
+        plans=2, tombstones=Tombstones.STAY_A_PASS,
+    ),
+    "a restore beside an overlap": Scenario(
+        runs="AZ", margin=0, segments=_WIDE, offsets=5, uploads=((3, 4),), plans=3,
+        window=Window.NEXT_LOOK,
+    ),
     # The third send.
     "vacuum": Scenario(runs="AV", one_group="A", passes_time=True),
     "two runs and a vacuum": Scenario(runs="ABV", one_group="AB", passes_time=True),

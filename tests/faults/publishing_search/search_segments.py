@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from tests.compaction.builders import a_segment, a_state, retired, segment_id
 from tests.compaction.looks import LIMITS, NOW_MS, own, replacement
 from tierfold.compaction.model.leader_epochs import epochs_in
+from tierfold.compaction.model.segment_ids import is_restored_id
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionState, Segment
 
 HALF_GRACE_MS: Final = LIMITS.grace_ms // 2
@@ -43,6 +44,11 @@ class Stored:
 
     def __str__(self) -> str:
         return f"{self.name}[{self.start}-{self.end}]"
+
+    @property
+    def is_restored(self) -> bool:
+        """Whether its id says that a restore made it."""
+        return is_restored_id(self.segment_id)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,11 +94,18 @@ BY_ID: Final[dict[str, Stored]] = {}
 def stored(
     label: str, start: int, end: int, records: tuple[Record, ...], epochs: tuple[LeaderEpoch, ...]
 ) -> Stored:
-    """The one segment with this content; the label of a broker's begins with U, W, X or D."""
+    """The one segment with this content; the label of a broker's begins with U, W, X or D.
+
+    That of one which a restore made begins with R.
+    """
     name = f"{label}.{_NAMES[label]}" if _NAMES[label] else label
     _NAMES[label] += 1
     is_upload = label[0] in "UWXD"
-    its_id = segment_id(name.replace(".", "_")) if is_upload else own(name)
+    its_id = (
+        segment_id(name.replace(".", "_"))
+        if is_upload
+        else own(name, is_restored=label[0] == "R")
+    )
     made = Stored(name, its_id, start, end, records, epochs, is_upload)
     assert its_id not in BY_ID, its_id
     BY_ID[its_id] = made

@@ -37,6 +37,7 @@ RECORDS: Final = (
     Record(3, "b", 3),
     Record(4, "c", 4),
     Record(5, "c", None),
+    Record(6, "b", None),
 )
 
 
@@ -66,7 +67,7 @@ class Scenario:
     """Who acts, on which log, and what may happen meanwhile."""
 
     runs: str
-    """A run that compacts for each letter; V is a vacuum."""
+    """A run that compacts for each letter; V is a vacuum, Z a restore of what brokers uploaded."""
     one_group: str = ""
     """The runs that put all that they take into one group."""
     cuts: tuple[int, ...] = ()

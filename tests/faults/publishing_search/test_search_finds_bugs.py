@@ -60,6 +60,14 @@ PLANTED: Final = {
     "groups descend": Planted(
         "groups one by one", "key a is 1 instead of None", (search_bugs.groups_descend,)
     ),
+    "groups of a restore ascend": Planted(
+        "a restore", "key a is 1 instead of None", (search_bugs.restores_ascend,)
+    ),
+    "a group of a restore ascends": Planted(
+        "a restore of sources that were cut",
+        "key b is 3 instead of None",
+        (search_bugs.restored_groups_ascend,),
+    ),
     "a source cut in several, finished ascending": Planted(
         "a source cut in two", "out of range", (search_bugs.no_order_is_checked,)
     ),

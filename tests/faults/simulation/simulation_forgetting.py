@@ -18,6 +18,7 @@ from tests.faults.simulation.simulation_settings import Environment
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.jobs.pipeline.partition_report import FORGOTTEN, REFUSED, RESTORED
+from tierfold.jobs.settings.resolution import resolve
 from tierfold.jobs.verbs.forget import forget
 from tierfold.jobs.verbs.restore import restore
 from tierfold.storage.tiers.local_tiered_storage import partition_folder
@@ -81,7 +82,8 @@ def restore_once(
 ) -> bool:
     """Run `tierfold restore --to`; return whether it changed the row."""
     try:
-        report = restore(environment.run_context(actor, run), f"{key}-{key.topic_id}", to).report
+        context, name = environment.run_context(actor, run), f"{key}-{key.topic_id}"
+        report = restore(context, resolve([]), name, to).report
     except TierfoldError as error:
         environment.happened(run, "restore: error", error.what)
         return False

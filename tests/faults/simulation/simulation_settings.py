@@ -45,7 +45,7 @@ from tierfold.jobs.pipeline import (
     survey,
 )
 from tierfold.jobs.settings.resolution import Settings, resolve
-from tierfold.jobs.verbs import restore, vacuum, vacuum_survey, waiting
+from tierfold.jobs.verbs import restore_check, vacuum, vacuum_survey, waiting
 from tierfold.storage.catalog import catalog
 from tierfold.storage.catalog.delta_tables import TableLayout
 from tierfold.storage.catalog.sign_folder import SignFolder
@@ -336,7 +336,7 @@ def deterministic(environment: Environment) -> Iterator[None]:
         patch.setattr(s3_uploads, "ThreadPoolExecutor", InlineExecutor)
         for module in (survey, claiming, check_and_commit, vacuum, vacuum_survey):
             patch.setattr(module, "READERS", 1)
-        patch.setattr(restore, "CHECKERS", 1)
+        patch.setattr(restore_check, "CHECKERS", 1)
         patch.setattr(task_assignment, "THREADS_MAX", 1)
         patch.setattr(task_assignment, "BUCKET_BYTES", BUCKET_BYTES)
         patch.setattr(held_partitions, "pause", environment.scheduler.pause)

@@ -26,7 +26,6 @@ from tierfold.compaction.commits.commit import StartDeletion
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.publishing import batches, deletions, groups
 from tierfold.compaction.publishing import next_step as steps
-from tierfold.compaction.publishing.groups import SwapGroup
 from tierfold.compaction.publishing.look import Look
 from tierfold.compaction.publishing.replacements import update_event
 from tierfold.compaction.publishing.steps import Done, Purpose, Send
@@ -39,8 +38,8 @@ def _reordered(patch: pytest.MonkeyPatch, order: Callable[[Events], Iterable[Any
     """Give the events of each batch in another order."""
     swap_batch = steps.swap_batch
 
-    def reordered(*given: Any) -> Events | None:
-        events = swap_batch(*given)
+    def reordered(*given: Any, **named: Any) -> Events | None:
+        events = swap_batch(*given, **named)
         return events and tuple(order(events))
 
     patch.setattr(steps, "swap_batch", reordered)
@@ -92,15 +91,14 @@ def batches_are_split(patch: pytest.MonkeyPatch) -> None:
 
 def groups_descend(patch: pytest.MonkeyPatch) -> None:
     """The last group is published first."""
+    in_order = steps._in_order
+    patch.setattr(steps, "_in_order", lambda *given, **_: in_order(*given, descends=True))
 
-    def descending(
-        found: Iterable[Any], key: Callable[[Any], Any] | None = None
-    ) -> list[Any]:
-        ordered = sorted(found, key=key)
-        is_of_groups = key is not None and any(isinstance(one[1], SwapGroup) for one in ordered)
-        return ordered[::-1] if is_of_groups else ordered
 
-    patch.setattr(steps, "sorted", descending, raising=False)
+def restores_ascend(patch: pytest.MonkeyPatch) -> None:
+    """What a restore brings back is published in the order of any other pass."""
+    in_order = steps._in_order
+    patch.setattr(steps, "_in_order", lambda *given, **_: in_order(*given, descends=False))
 
 
 def unreferenced_overlaps_are_left_out(patch: pytest.MonkeyPatch) -> None:
@@ -118,12 +116,12 @@ def nothing_is_merged(patch: pytest.MonkeyPatch) -> None:
     """A replacement is published beside a live upload over the same offsets."""
     swap_batch = steps.swap_batch
 
-    def safe_or_not(*given: Any) -> Events | None:
-        if events := swap_batch(*given):
+    def safe_or_not(*given: Any, **named: Any) -> Events | None:
+        if events := swap_batch(*given, **named):
             return events
         with pytest.MonkeyPatch.context() as unsafe:
             unsafe.setattr(batches, "_is_safe", lambda *_: True)
-            return swap_batch(*given)
+            return swap_batch(*given, **named)
 
     patch.setattr(steps, "_is_beside", lambda _: False)
     patch.setattr(steps, "swap_batch", safe_or_not)

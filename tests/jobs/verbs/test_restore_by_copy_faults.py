@@ -29,7 +29,7 @@ from tests.storage.call_scripts import Killed, Rule, at, fails, killed
 from tests.storage.scripted_catalog import rival_claims
 from tests.storage.scripted_store import CORRUPTIONS
 from tierfold.jobs.publishing import segment_copies
-from tierfold.jobs.verbs import restore as restore_verb
+from tierfold.jobs.verbs import restore_check
 from tierfold.storage.catalog.runs_table import RunsTable
 from tierfold.storage.tiers.local_store import LocalStore
 
@@ -42,7 +42,7 @@ tier = copied(compacted_once)
 def _in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """One thread makes all calls, so that each has the same number in every run."""
     monkeypatch.setattr(segment_copies, "COPIERS", 1)
-    monkeypatch.setattr(restore_verb, "CHECKERS", 1)
+    monkeypatch.setattr(restore_check, "CHECKERS", 1)
 
 
 def state(tier: Path) -> tuple[Any, ...]:
