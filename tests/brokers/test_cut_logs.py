@@ -44,6 +44,7 @@ def forget(planned: Planned) -> Ran:
     return tierfold(planned.kafka, "forget", tier, name, *catalog, "--json")
 
 
+@pytest.mark.soak
 def test_it_is_refused_at_every_instant(kafka: KafkaCluster, log: CutLog, tmp_path: Path) -> None:
     new = Planned(kafka, tmp_path / "new", log.topic)
     assert planned_to(new) == TAIL_END + 1

@@ -121,6 +121,7 @@ def test_consumers_read_again_what_was_there(
     kafka.wait(lambda: len(tier.topic.read()) < tier.was, "the compaction")
 
 
+@pytest.mark.soak
 def test_compact_completes_a_restore_that_was_killed(
     kafka: KafkaCluster, published: Restorable
 ) -> None:

@@ -82,6 +82,7 @@ def test_consumers_read_what_kafkas_cleaner_leaves(
     assert differing(dict(made.status())) == {}
 
 
+@pytest.mark.soak
 def test_consumers_read_the_same_after_a_restart_and_a_later_compaction(
     kafka: KafkaCluster, kafka_tools: KafkaLab, published: tuple[Published, Expected]
 ) -> None:

@@ -264,6 +264,7 @@ def test_what_brokers_learn_between_survey_and_claim_counts(
     assert served.row.marked_ids == frozenset()
 
 
+@pytest.mark.soak
 def test_a_swap_that_is_half_done_is_left_to_compact(
     kafka: KafkaCluster, tmp_path: Path
 ) -> None:

@@ -63,6 +63,7 @@ def due(kafka: KafkaCluster, folder: Path, name: str) -> Due:
     return found
 
 
+@pytest.mark.soak
 def test_a_copy_of_the_tier_or_another_catalog(kafka: KafkaCluster, tmp_path: Path) -> None:
     served = due(kafka, tmp_path, "third-copied")
     before = ids_in(served.topic.folder())

@@ -103,6 +103,7 @@ def test_objects_that_are_missing_are_brought_back_or_given_up(
     is_sound(planned)
 
 
+@pytest.mark.soak
 def test_a_catalog_that_was_set_back(kafka: KafkaCluster, kept: Path) -> None:
     topic = topic_of(kafka, "set-back-beside")
     swapped = Swapped(kafka, kept.parent, topic)
@@ -162,6 +163,7 @@ def test_live_uploads_that_brokers_deleted(kafka: KafkaCluster, tmp_path: Path) 
     adopted(swapped)
 
 
+@pytest.mark.soak
 def test_what_brokers_serve_and_a_vacuum_began_to_delete(
     kafka: KafkaCluster, tmp_path: Path
 ) -> None:
@@ -178,6 +180,7 @@ def test_what_brokers_serve_and_a_vacuum_began_to_delete(
     is_sound(Planned(kafka, tmp_path / "new", swapped.topic))
 
 
+@pytest.mark.soak
 def test_a_hole_that_was_a_missing_segment(kafka: KafkaCluster, kept: Path) -> None:
     topic = topic_of(kafka, "no-hole")
     moved_out(topic, id_of(topic.logs()[1]), kept)

@@ -128,9 +128,15 @@ def test_beside_brokers_only_what_they_never_had_goes(
     ("change", "says"),
     [
         ({"cluster_id": ANOTHER}, "the brokers given are those of cluster"),
-        ({"metadata_topic_id": ANOTHER}, "it was deleted and made again"),
-        ({"metadata_partitions": 999}, "the catalog noted 999"),
-        ({"place": "/mnt/original/"}, "serves it from /mnt/original/, and TIER is"),
+        pytest.param(
+            {"metadata_topic_id": ANOTHER}, "it was deleted and made again", marks=pytest.mark.soak
+        ),
+        pytest.param({"metadata_partitions": 999}, "the catalog noted 999", marks=pytest.mark.soak),
+        pytest.param(
+            {"place": "/mnt/original/"},
+            "serves it from /mnt/original/, and TIER is",
+            marks=pytest.mark.soak,
+        ),
     ],
 )
 def test_a_row_of_another_cluster_is_refused_with_both_sides(

@@ -59,8 +59,8 @@ def killed(served: ServedTopic, server: ForkServer, tmp_path: Path) -> KilledTop
 @pytest.mark.parametrize(
     ("instant", "signum"),
     [
-        ("after commit 1", signal.SIGKILL),
-        ("after send 1", signal.SIGTERM),
+        pytest.param("after commit 1", signal.SIGKILL, marks=pytest.mark.soak),
+        pytest.param("after send 1", signal.SIGTERM, marks=pytest.mark.soak),
         ("after flush 2", signal.SIGKILL),
     ],
 )
@@ -123,6 +123,7 @@ def test_what_was_published_is_reported_though_brokers_are_away_by_then(
     killed.must_be_completed()
 
 
+@pytest.mark.soak
 def test_nothing_more_is_compacted_once_nothing_can_be_published(
     kafka: KafkaCluster, killed: KilledTopic
 ) -> None:
