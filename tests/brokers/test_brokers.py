@@ -107,6 +107,7 @@ def test_a_second_broker_takes_over(kafka: KafkaCluster) -> None:
 
 @pytest.mark.jvm
 @pytest.mark.parametrize("broker_version", [NEWEST])
+@pytest.mark.soak
 def test_an_error_shows_the_end_of_the_log(tmp_path: Path, broker_version: str) -> None:
     cluster = KafkaCluster(tmp_path, broker_version, settings={MANAGER: "an.unheard.Class"})
     cluster._id = "-" * 22  # One id in 64 begins like an option, and is one all the same.
@@ -117,6 +118,7 @@ def test_an_error_shows_the_end_of_the_log(tmp_path: Path, broker_version: str) 
 
 @pytest.mark.jvm
 @pytest.mark.parametrize("broker_version", [NEWEST])
+@pytest.mark.soak
 def test_a_killed_test_run_leaves_no_broker(tmp_path: Path, broker_version: str) -> None:
     run = subprocess.Popen(
         [sys.executable, "-c", STARTS_BROKER, str(tmp_path), broker_version],

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import pytest
+
 from tests.brokers.cluster import KafkaCluster
 from tests.brokers.test_forget_beside_brokers import Swapped
 from tests.brokers.test_plan_beside_brokers import Planned
@@ -67,6 +69,7 @@ def plans_of(context: RunContext, *topics: str) -> list[PartitionPlan]:
     return survey(context, resolve(SETTINGS), Scope(topics=topics))
 
 
+@pytest.mark.soak
 def test_a_run_that_publishes_meanwhile_did_not_set_the_catalog_back(
     kafka: KafkaCluster, tmp_path: Path
 ) -> None:

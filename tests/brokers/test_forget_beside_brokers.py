@@ -147,6 +147,7 @@ def test_a_half_sent_segment_without_objects_waits_for_the_grace_period(
     assert swapped.row.retired_ids == {ours}
 
 
+@pytest.mark.soak
 def test_a_catalog_that_is_set_back_on_a_tier_that_moved(
     kafka: KafkaCluster, tier: Path, tmp_path: Path
 ) -> None:

@@ -133,6 +133,7 @@ def test_another_catalog_is_found_and_given(kafka: KafkaCluster, tmp_path: Path)
     is_sound(swapped)
 
 
+@pytest.mark.soak
 def test_uploads_that_only_the_catalog_knows(kafka: KafkaCluster, kept: Path) -> None:
     topic = topic_of(kafka, "copied-before")
     last = id_of(topic.logs()[-1])
@@ -157,6 +158,7 @@ def older_than_its_log(kafka: KafkaCluster, folder: Path, name: str) -> Swapped:
     return swapped
 
 
+@pytest.mark.soak
 def test_live_uploads_that_brokers_deleted(kafka: KafkaCluster, tmp_path: Path) -> None:
     swapped = older_than_its_log(kafka, tmp_path, "deleted-live")
     refused(swapped, "the catalog is older than the log: `tierfold forget")

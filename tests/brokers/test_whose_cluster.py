@@ -223,6 +223,7 @@ def test_the_cluster_that_the_row_names_is_its_own(kafka: KafkaCluster, tmp_path
     assert ids_in(topic.folder()) == before
 
 
+@pytest.mark.soak
 def test_each_commit_beside_brokers_notes_that_the_tier_moved(
     kafka: KafkaCluster, tmp_path: Path
 ) -> None:
@@ -273,6 +274,7 @@ def test_where_another_run_writes_the_note_meanwhile_no_row_changes(
     assert served.row.served_by == (there,)
 
 
+@pytest.mark.soak
 def test_the_grace_period_of_the_call_counts_where_brokers_serve(
     kafka: KafkaCluster, tmp_path: Path
 ) -> None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from itertools import chain
 
+import pytest
 from confluent_kafka import Producer
 
 from tests.brokers.cluster import METADATA_PARTITIONS, KafkaCluster
@@ -80,6 +81,7 @@ def send(kafka: KafkaCluster, events: Sequence[Event]) -> None:
     assert producer.flush(30) == 0
 
 
+@pytest.mark.soak
 def test_after_all_that_happens_to_a_tier(kafka: KafkaCluster, oracles: Oracles) -> None:
     kafka.broker(2)
     led = uploaded(kafka, "view-led", replicas=[1, 2])

@@ -72,9 +72,8 @@ def test_what_a_killed_run_left_unpublished_the_next_one_publishes(
     killed.must_be_completed()
 
 
-@pytest.mark.parametrize(
-    "instant", [pytest.param("before look 2", marks=pytest.mark.soak), "before flush 2"]
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("instant", ["before look 2", "before flush 2"])
 def test_a_late_send_of_a_run_that_was_overtaken_changes_nothing(
     killed: KilledTopic, instant: str
 ) -> None:

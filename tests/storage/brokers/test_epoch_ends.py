@@ -168,6 +168,7 @@ def test_a_partition_that_is_not_there_has_no_answer(
     }
 
 
+@pytest.mark.soak
 def test_a_partition_without_a_leader_has_no_answer_in_time(kafka: KafkaCluster) -> None:
     second = kafka.broker(2)
     kafka.create("led-by-2", replicas=[2])
