@@ -77,7 +77,8 @@ def test_consumers_read_what_kafkas_cleaner_leaves(
     kafka: KafkaCluster, kafka_tools: KafkaLab, published: tuple[Published, Expected]
 ) -> None:
     made, expected = published
-    assert len(expected.records[Isolation.READ_COMMITTED]) < FIRST.records / 2
+    # How many are in the newest segment, which stays as it is, depends on how fast brokers roll.
+    assert len(expected.records[Isolation.READ_COMMITTED]) < FIRST.records * 3 / 4
     assert_served_as(kafka, kafka_tools, made.topic, expected)
     assert differing(dict(made.status())) == {}
 
