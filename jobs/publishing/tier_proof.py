@@ -140,12 +140,12 @@ def alone_first(
 ) -> tuple[list[PartitionPlan], list[PartitionPlan]]:
     """The plans to publish first, and those that wait until a canary has counted.
 
-    `rows`: of the plans, as they are claimed. All go at once if the tier is proven. What a restore
-    brings back never waits: it only takes the place of what brokers have of this tier already.
+    `rows`: of the plans, as they are claimed. All go at once if the tier is proven. What undoes a
+    publication does not wait: nothing is dropped of it, so its canary could never count.
     """
     if proof.is_proven:
         return [*plans], []
-    first = {row.key for row in rows if _is_restored(row)}
+    first = {plan.key for plan, row in zip(plans, rows, strict=True) if _is_undone(plan, row)}
     if not (first or proof.awaited):
         key = proof.first(rows)
         if key is None and proof.mode is CanaryMode.OFF and plans:
@@ -157,7 +157,20 @@ def alone_first(
     )
 
 
-def _is_restored(row: PartitionState) -> bool:
-    """Whether all that runs wrote of the live segments is what a restore brought back."""
+def _is_undone(plan: PartitionPlan, row: PartitionState) -> bool:
+    """Whether a restore only takes the place of what runs published.
+
+    If brokers read another place, consumers have lost these offsets already. An upload that brokers
+    read would be lost with it, as after a first publication.
+    """
     ours = [one.segment_id for one in row.segments if not one.is_named_by_brokers]
-    return bool(ours) and all(map(is_restored_id, ours))
+    brokers = None if plan.view is None else plan.view.brokers
+    if not ours or brokers is None or not all(map(is_restored_id, ours)):
+        return False
+    read = {
+        one.added.segment_id
+        for one in brokers.view.segments.values()
+        if one.state is SegmentState.COPY_FINISHED
+    }
+    leaving = [one.segment for one in row.retired if one.segment.segment_id in read]
+    return not any(one.is_named_by_brokers for one in leaving)

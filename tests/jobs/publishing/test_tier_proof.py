@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 
 from tests.compaction.beside_brokers import brokers_have, own_id
-from tests.compaction.broker_events import FINISHED, added, updated
+from tests.compaction.broker_events import FINISHED, LISTED, added, updated
 from tests.compaction.builders import CLUSTER, a_chain, a_segment, a_state, a_view, retired
+from tests.compaction.looks import own
 from tests.jobs.runs_beside import beside
 from tests.jobs.tiers import key_of, made_tier
 from tests.storage.brokers.secured import client
 from tierfold.compaction.brokers.events import Event
 from tierfold.compaction.model.errors import UnreadableObject
-from tierfold.compaction.model.origins import Compacted
+from tierfold.compaction.model.origins import Compacted, Copied
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionState
 from tierfold.compaction.planning.partition_plan import PartitionPlan
@@ -25,9 +26,7 @@ from tierfold.jobs.context.run_cluster import RunCluster
 from tierfold.jobs.publishing.tier_proof import TierProof, alone_first
 
 PLANS = [
-    PartitionPlan(
-        key=key_of(name), rules=Rules(), choice=Rest(reason=RestReason.EMPTY, detail="")
-    )
+    PartitionPlan(key=key_of(name), rules=Rules(), choice=Rest(reason=RestReason.EMPTY, detail=""))
     for name in ("orders", "payments")
 ]
 ROWS = [a_state(a_chain(10)), a_state(a_chain(10))]
@@ -81,6 +80,54 @@ def published(*events: Event, row: PartitionState = SWAPPED) -> PartitionPlan:
 
 STARTED_ONLY = added("ours", 0, 19)._replace(segment_id=OURS.segment_id)
 TAKEN = (STARTED_ONLY, updated("ours", FINISHED)._replace(segment_id=OURS.segment_id))
+
+
+COPIES = tuple(
+    replace(
+        upload,
+        segment_id=own(f"copy {upload.start_offset}", is_restored=True),
+        origin=Copied(run="restoring", copy_of=upload.segment_id, upload=upload.segment_id),
+    )
+    for upload in UPLOADS
+)
+RESTORED = replace(SWAPPED, segments=COPIES, retired=(*SWAPPED.retired, retired(OURS)))
+UPLOADED = tuple(
+    event
+    for upload in UPLOADS
+    for event in (
+        added(upload.start_offset, upload.start_offset, upload.end_offset),
+        updated(upload.start_offset, FINISHED),
+    )
+)
+DROPPED = tuple(updated(upload.start_offset, LISTED) for upload in UPLOADS)
+UNDONE = published(*UPLOADED, *TAKEN, *DROPPED, row=RESTORED)
+
+
+def test_what_undoes_a_publication_does_not_wait_for_a_canary(proof: TierProof) -> None:
+    """Its own could never count, and the one that was awaited no longer can."""
+    proof.awaited = "its range is local"
+    plans = [UNDONE, PLANS[1]]
+    assert alone_first(proof, plans, [RESTORED, ROWS[1]]) == ([UNDONE], [PLANS[1]])
+
+
+@pytest.mark.parametrize(
+    ("plan", "row"),
+    [
+        pytest.param(
+            published(*UPLOADED, row=RESTORED), RESTORED, id="brokers read what was uploaded"
+        ),
+        pytest.param(
+            UNDONE, replace(RESTORED, segments=(COPIES[0], OURS)), id="a later run wrote some"
+        ),
+        pytest.param(UNDONE, replace(RESTORED, segments=UPLOADS), id="nothing was copied"),
+        pytest.param(replace(UNDONE, view=None), RESTORED, id="without a view"),
+    ],
+)
+def test_all_else_of_a_restore_waits_for_a_canary(
+    proof: TierProof, plan: PartitionPlan, row: PartitionState
+) -> None:
+    """If brokers read another place, their consumers would lose what was uploaded."""
+    assert alone_first(proof, [plan], [row]) == ([], [plan])
 
 
 def asks(proof: TierProof, plan: PartitionPlan) -> bool:
