@@ -51,7 +51,11 @@ from tierfold.jobs.pipeline.partition_report import (
     PartitionReport,
     Reporting,
 )
-from tierfold.jobs.pipeline.publication import PublicationState, with_publication
+from tierfold.jobs.pipeline.publication import (
+    Publication,
+    PublicationState,
+    with_publication,
+)
 from tierfold.jobs.pipeline.run_records import keep_record
 from tierfold.jobs.pipeline.survey import inspected, known_by_name, with_identity
 from tierfold.jobs.publishing.segment_copies import SegmentCopies, copied_segments
@@ -148,7 +152,7 @@ def restore(
 def _published(
     context: RunContext, settings: Settings, found: Restored, again: Callable[[], Restored]
 ) -> Restored:
-    """Complete what is open, restore, and publish that; raises Stopped before the commit.
+    """Complete what is open, restore, and publish that; raises Stopped before anything is sent.
 
     `again`: plans once more, as what was open may have changed the row.
     """
@@ -156,20 +160,28 @@ def _published(
     from tierfold.jobs.publishing.open_step import published_step
 
     earlier = published_step(context, settings, found.key, "restore")
-    if earlier is not None:
-        if earlier.state is not PublicationState.PUBLISHED:
-            left = replace(found.report, outcome=NOTHING_TO_DO, reason="", bytes_out=0)
-            left = with_publication(left, earlier)
-            return replace(found, report=replace(left, reason=f"{_NOT_BEGUN}; {left.reason}"))
-        found = again()
-    events = 0 if earlier is None else earlier.events
-    if found.report.outcome == PLANNED:
-        found = _with_progress(context, found)
-    report = replace(found.report, events_sent=events)
-    if report.outcome == RESTORED:
+    if earlier is not None and earlier.state is not PublicationState.PUBLISHED:
+        left = replace(found.report, outcome=NOTHING_TO_DO, reason="", bytes_out=0)
+        left = with_publication(left, earlier)
+        return replace(found, report=replace(left, reason=f"{_NOT_BEGUN}; {left.reason}"))
+    try:
+        found = found if earlier is None else again()
+        if found.report.outcome == PLANNED:
+            found = _with_progress(context, found)
+    except Stopped as stopped:
+        # What was open may have been sent: only the restore has changed nothing.
+        reason = f"stopped by {stopped.by}; nothing was restored"
+        found = replace(found, report=replace(found.report, outcome=LEFT, reason=reason))
+    report = replace(found.report, events_sent=0 if earlier is None else earlier.events)
+    if report.outcome != RESTORED:
+        return replace(found, report=report)
+    try:
         publication = published_step(context, settings, found.key, "restore")
-        if publication is not None:
-            report = with_publication(report, publication)
+    except Stopped as stopped:
+        # The restore is committed, so the next run sends it.
+        publication = Publication(state=PublicationState.LEFT, why=f"stopped by {stopped.by}")
+    if publication is not None:
+        report = with_publication(report, publication)
     return replace(found, report=report)
 
 
