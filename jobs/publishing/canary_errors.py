@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final
 
+from tierfold.compaction.commits.history import entries
+from tierfold.compaction.commits.restore import RestorePlan, restore_plan_of
 from tierfold.compaction.model.errors import CorruptLog, TierfoldError
-from tierfold.compaction.model.segments import PartitionState
+from tierfold.compaction.model.segments import PartitionState, Segment
 from tierfold.compaction.verification.canary import (
     CannotRead,
     Difference,
@@ -14,12 +17,11 @@ from tierfold.compaction.verification.canary import (
     Stale,
 )
 from tierfold.jobs.context.run_context import RunContext
+from tierfold.jobs.context.timestamps import timestamp_text
 
 CODE: Final = "canary"
 
-_KEPT: Final = (
-    "Do not run `vacuum` until then: what consumers read before is still in the tier."
-)
+_KEPT: Final = "Do not run `vacuum` until then: what consumers read before is still in the tier."
 
 
 def canary_error(
@@ -34,7 +36,7 @@ def canary_error(
             return CorruptLog(
                 f"consumers do not get what the tier has at offset {offset}: {difference}",
                 where=str(row.key),
-                remedy=_remedy(context, row, difference, server),
+                remedy=_remedy(context, row, found, server),
                 code=CODE,
             )
         case NotServed(offset=offset, error=error):
@@ -60,22 +62,48 @@ def canary_error(
             return error
 
 
-def _remedy(
-    context: RunContext, row: PartitionState, difference: Difference, server: str
-) -> str:
+def _remedy(context: RunContext, row: PartitionState, found: Differs, server: str) -> str:
     """What repairs a difference, and until when what was replaced must stay."""
-    if difference is Difference.OUT_OF_RANGE:
+    if found.difference is Difference.OUT_OF_RANGE:
         again = f"tierfold compact {context.tier_uri} --topic {row.key.topic} --publish"
         repair = f"`{again} --bootstrap-server {server}` repairs it: it finds what is not served."
-    else:
-        repair = (
-            "Publish nothing more for this cluster, and find out if its brokers read from another"
-            " place than this one (their rsm.config), or if another tool wrote there."
-        )
-    return f"{repair} {_KEPT}"
+        return f"{repair} {_KEPT}"
+    repair = (
+        "Publish nothing more for this cluster, and find out if its brokers read from another"
+        " place than this one (their rsm.config), or if another tool wrote there."
+    )
+    before = _before(context, row, found.offset)
+    restore = (
+        f"If they read from this one, `tierfold restore {context.place(row.key)} --to {before}"
+        f" --publish --bootstrap-server {server}` brings back what was there before."
+    )
+    return f"{repair} {restore} {_KEPT}" if before else f"{repair} {_KEPT}"
+
+
+def _before(context: RunContext, row: PartitionState, offset: int) -> str:
+    """When the newest state was committed that has nothing of the run that wrote the offset.
+
+    Empty: a broker wrote it, or that state cannot be restored. A time, not a run: the first state
+    of a partition is often that of the claim of the same run.
+    """
+    segment = _live_at(row, offset)
+    if segment is None or not segment.written_by_run:
+        return ""
+    with suppress(TierfoldError):
+        for entry in entries(context.catalog.history(row.key)):
+            state = entry.state
+            if all(one.written_by_run != segment.written_by_run for one in state.segments):
+                is_restorable = isinstance(restore_plan_of(state, row), RestorePlan)
+                return timestamp_text(state.committed_at_ms) if is_restorable else ""
+    return ""
 
 
 def _segment_at(row: PartitionState, offset: int) -> str:
     """The id of the live segment with that offset."""
-    at = (one.segment_id for one in row.segments if one.start_offset <= offset <= one.end_offset)
-    return next(at, "none")
+    segment = _live_at(row, offset)
+    return "none" if segment is None else segment.segment_id
+
+
+def _live_at(row: PartitionState, offset: int) -> Segment | None:
+    at = (one for one in row.segments if one.start_offset <= offset <= one.end_offset)
+    return next(at, None)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import shutil
+import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +19,11 @@ from tests.brokers.test_third_send import scripted_sends
 from tests.brokers.test_whose_cluster import NO_MARGIN, Served, copied_as
 from tests.jobs.commands import ALWAYS, Ran
 from tests.jobs.commands import tierfold as command
-from tests.storage.call_scripts import Killed, killed
+from tests.storage.call_scripts import Killed, at, killed
+from tierfold.compaction.verification.canary import Difference, Differs
+from tierfold.jobs.context.run_context import run_context
+from tierfold.jobs.publishing.canary_errors import canary_error
+from tierfold.storage.catalog.runs_table import RunsTable
 from tierfold.storage.tiers.service_notes import FOLDER
 
 YOUNG = ("--set", "cleanup.policy=compact", "--set", "min.compaction.lag.ms=9999999999999")
@@ -100,15 +108,18 @@ def published(kafka: KafkaCluster, tmp_path: Path, request: Any) -> Iterator[Res
     shutil.rmtree(kafka.tier / FOLDER, ignore_errors=True)
 
 
-def test_consumers_read_again_what_was_there(
-    kafka: KafkaCluster, published: Restorable
-) -> None:
+def test_consumers_read_again_what_was_there(kafka: KafkaCluster, published: Restorable) -> None:
     tier, retired = published, published.row.retired_ids
     assert len(tier.topic.read()) < tier.was
     shown = tier.restore("--publish", "--dry-run")
     last = tier.row.next_offset - 1
     assert f"Consumers would read offsets 0 to {last} again as they were" in shown.stdout
-    (entry,) = tier.restore("--publish", "--json").entries
+    # As a canary says it that finds a difference.
+    found = Differs(offset=0, difference=Difference.MISSING)
+    context = run_context(str(kafka.tier), tier._scope[1])
+    remedy = canary_error(context, tier.row, found, kafka.servers).remedy
+    (restore,) = re.findall("`tierfold (restore .*)` brings back what was there before", remedy)
+    (entry,) = command(*shlex.split(restore), "--json").entries
     assert (entry["outcome"], entry["publishing"]) == ("restored", "published")
     assert entry["read_again"] == [{"start_offset": 0, "end_offset": last}]
     assert entry["events_sent"] == 3 + 4
@@ -119,6 +130,34 @@ def test_consumers_read_again_what_was_there(
     # Another pass begins from there.
     tier.publish()
     kafka.wait(lambda: len(tier.topic.read()) < tier.was, "the compaction")
+
+
+@pytest.mark.soak
+def test_a_signal_ends_it_without_hiding_what_brokers_were_sent(
+    kafka: KafkaCluster, tmp_path: Path
+) -> None:
+    tier = Restorable(kafka, tmp_path, topic_of(kafka, "restored-until-a-signal"))
+    with pytest.raises(Killed), scripted_sends(killed("send 2")):
+        tier.compacted(*ALWAYS)
+    compacted_ids = tier.row.live_ids
+
+    def stops() -> None:
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+    runs = RunsTable(tier._scope[1])
+    # What is open is completed, and then nothing is restored;
+    with scripted_sends(at("copy 1", stops)):
+        assert tier.restore("--publish").code == 130
+    assert (tier.row.live_ids, runs.read()[-1].outcome) == (compacted_ids, "left")
+    assert runs.read()[-1].reason == "stopped by Ctrl-C (SIGINT); nothing was restored"
+    # or it is restored, and nothing of that is sent.
+    is_restored = at("look", stops).where(lambda *_: tier.row.live_ids != compacted_ids)
+    with scripted_sends(is_restored):
+        assert tier.restore("--publish").code == 130
+    assert runs.read()[-1].outcome == "restored"
+    assert "in the next run: stopped by Ctrl-C (SIGINT)" in runs.read()[-1].reason
+    (entry,) = tier.compacted(*YOUNG).entries
+    assert (entry["outcome"], entry["publishing"]) == ("published", "published")
 
 
 @pytest.mark.soak
