@@ -95,12 +95,6 @@ def groups_descend(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(steps, "_in_order", lambda *given, **_: in_order(*given, descends=True))
 
 
-def restores_ascend(patch: pytest.MonkeyPatch) -> None:
-    """What a restore brings back is published in the order of any other pass."""
-    in_order = steps._in_order
-    patch.setattr(steps, "_in_order", lambda *given, **_: in_order(*given, descends=False))
-
-
 def unreferenced_overlaps_are_left_out(patch: pytest.MonkeyPatch) -> None:
     """Only segments that look-ups find are dropped."""
     to_drop = groups._to_drop

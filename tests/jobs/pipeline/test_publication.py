@@ -13,6 +13,7 @@ from tierfold.jobs.pipeline.partition_report import (
     LEFT,
     NOTHING_TO_DO,
     PUBLISHED,
+    RESTORED,
     PartitionReport,
 )
 from tierfold.jobs.pipeline.publication import Publication, PublicationState, with_publication
@@ -43,6 +44,17 @@ def test_what_is_committed_stays_compacted_unless_a_person_must_act(
         assert ("because" in shown.reason) is not is_published
         assert ("clean" in shown.reason) is (before == COMPACTED)
         assert ("because" in shown.notes) is is_published
+
+
+@pytest.mark.parametrize("state", [PublicationState.FENCED, PublicationState.FAILED])
+def test_a_restore_of_which_brokers_lack_something_does_not_count_as_done(
+    state: PublicationState,
+) -> None:
+    report = PartitionReport(key=KEY, outcome=RESTORED)
+    outcome = {PublicationState.FENCED: FENCED, PublicationState.FAILED: FAILED}[state]
+    assert with_publication(report, Publication(state=state)).outcome == outcome
+    waits = Publication(state=PublicationState.WAITS)
+    assert with_publication(report, waits).outcome == RESTORED
 
 
 def test_what_was_not_compacted_is_as_it_was() -> None:

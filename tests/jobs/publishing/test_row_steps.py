@@ -32,14 +32,21 @@ from tests.jobs.publishing.row_step_scenes import (
     to_retire_a_start,
 )
 from tests.storage.live_segments import an_abort, data, marker
-from tierfold.compaction.commits.commit import NoteLocalRanges, NoteSpared, proposed
+from tierfold.compaction.commits.commit import (
+    AddSegments,
+    NoteLocalRanges,
+    NoteSpared,
+    RetireSegments,
+    proposed,
+)
 from tierfold.compaction.model.origins import Compacted, Copied, Uploaded
-from tierfold.compaction.model.segment_ids import mark_of
+from tierfold.compaction.model.segment_ids import is_restored_id, mark_of
 from tierfold.compaction.model.segments import SparedBytes
 from tierfold.compaction.model.serving import LocalRange, Pass
 from tierfold.compaction.publishing.next_step import next_step
 from tierfold.compaction.publishing.steps import Merge, Retire
 from tierfold.jobs.publishing.row_steps import Changed, carried_out
+from tierfold.jobs.publishing.segment_copies import copied_segments
 from tierfold.storage.kafka.control_records import ControlType
 from tierfold.storage.segments.segment_metadata import read_aborted
 
@@ -147,6 +154,28 @@ def test_a_copy_has_a_new_id_and_all_that_the_row_says_of_its_source(tier: Publi
     assert source.segment_id in outcome.row.retired_ids
     for path in tier.folder.rglob(f"*-{source.segment_id}.*"):
         assert path.read_bytes() == tier.path_of(copy.segment_id, path.suffix[1:]).read_bytes()
+
+
+def bring_back(tier: PublishedTier) -> None:
+    """Put a copy in the place of what is live, as a restore does."""
+    held, row = tier.held(), tier.row
+    copies = copied_segments(held.context, ORDERS, row.segments, is_restored=True)
+    ids = tuple(one.segment_id for one in row.segments)
+    retire = RetireSegments(ids=ids, at_ms=NOW_SENT_MS, run=held.context.run)
+    add = AddSegments(segments=copies.segments)
+    held.commit([proposed(row, retire, add, commit_id="restored", at_ms=NOW_SENT_MS)])
+    held.settle()
+
+
+@pytest.mark.parametrize("scene", [to_copy, to_merge])
+def test_what_takes_the_place_of_a_restored_segment_is_published_in_its_order(
+    tier: PublishedTier, scene: Scene
+) -> None:
+    bring_back(tier)
+    outcome = asked(tier, scene).carried_out()
+    assert isinstance(outcome, Changed)
+    (segment,) = outcome.row.segments
+    assert is_restored_id(segment.segment_id)
 
 
 @pytest.mark.parametrize("scene", [to_retire, to_retire_a_start])
