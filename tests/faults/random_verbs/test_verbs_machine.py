@@ -195,8 +195,8 @@ def test_a_batch_that_brokers_would_lose_offsets_by_is_found(
 ) -> None:
     swap_batch = next_step.swap_batch
 
-    def backwards(*given: Any) -> Any:
-        return (swap_batch(*given) or ())[::-1]
+    def backwards(*given: Any, **options: Any) -> Any:
+        return (swap_batch(*given, **options) or ())[::-1]
 
     monkeypatch.setattr(next_step, "swap_batch", backwards)
     with pytest.raises(Violation, match="would lose offsets"):
