@@ -5,15 +5,14 @@ Rule: PUBLISHING 6.4; docs/publishing.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
 from tierfold.compaction.commits.restore import RestorePlan
 from tierfold.compaction.discovery.view import Refusal, RefusalReason
-from tierfold.compaction.model.segments import PartitionState, Segment
-from tierfold.compaction.model.strategies import BY_OFFSET
+from tierfold.compaction.model.segments import PartitionState
+from tierfold.compaction.model.strategies import is_by_version
 from tierfold.compaction.publishing.batches import updates_max
-from tierfold.compaction.publishing.ranges import OffsetRange, joined
+from tierfold.compaction.publishing.ranges import OffsetRange, joined, overlapping
 
 _BY_VERSION: Final = (
     "versions decided which records stayed, so consumers must see all of it at once"
@@ -33,13 +32,13 @@ def unpublishable_restore(
 
     By versions that is all of the restore, else each group; `batch_bytes_max`: what brokers take.
     """
-    names = {*row.strategies, *plan.state.strategies}
-    is_by_version = any(name != BY_OFFSET for name in names)
-    events = len(plan.back) + len(plan.leaving) if is_by_version else _largest_group(plan)
+    if is_by_version((*row.strategies, *plan.state.strategies)):
+        events, why = len(plan.back) + len(plan.leaving), _BY_VERSION
+    else:
+        events, why = _largest_group(plan), _ONE_GROUP
     most = updates_max(row.key, batch_bytes_max)
     if events <= most:
         return None
-    why = _BY_VERSION if is_by_version else _ONE_GROUP
     return Refusal(
         reason=RefusalReason.NOT_RESTORABLE,
         detail=f"{why}: that takes {events} events, and one batch holds {most}",
@@ -50,20 +49,7 @@ def unpublishable_restore(
 def _largest_group(plan: RestorePlan) -> int:
     """How many events the largest group of segments that share offsets takes."""
     segments = (*plan.back, *plan.leaving)
-    sizes = (sum(_is_in(one, group) for one in segments) for group in _overlapping(segments))
-    return max(sizes, default=0)
-
-
-def _overlapping(segments: Iterable[Segment]) -> list[OffsetRange]:
-    """The ranges of the groups of segments that share offsets, transitively."""
-    groups: list[OffsetRange] = []
-    for first, last in sorted((one.own_start_offset, one.end_offset) for one in segments):
-        if groups and first <= groups[-1].last:
-            groups[-1] = OffsetRange(groups[-1].first, max(groups[-1].last, last))
-        else:
-            groups.append(OffsetRange(first, last))
-    return groups
-
-
-def _is_in(segment: Segment, group: OffsetRange) -> bool:
-    return group.first <= segment.own_start_offset <= group.last
+    groups = overlapping(
+        (OffsetRange(one.own_start_offset, one.end_offset), one) for one in segments
+    )
+    return max(map(len, groups), default=0)

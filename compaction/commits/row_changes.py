@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import Final, assert_never
 
 from tierfold.compaction.commits.commit import (
@@ -186,8 +187,7 @@ def _restored(state: PartitionState, update: RestoreState) -> PartitionState:
         # they say in which order the restore is published.
         earlier = remembered(state.passes, None)
         passes = with_pass(earlier, epoch=state.epoch, earliest_ms=0, has_spared=not is_clean)
-        others = (name for name in state.strategies if name not in strategies)
-        strategies = (*others, *strategies)
+        strategies = reduce(with_strategy, strategies, state.strategies)
     return replace(
         after,
         segments=tuple(sorted(live, key=lambda segment: segment.start_offset)),

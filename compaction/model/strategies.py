@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from tierfold.compaction.model.rules import CompactionStrategy, Rules
@@ -29,6 +30,11 @@ def named_strategy(name: str) -> tuple[CompactionStrategy, str]:
 def with_strategy(known: tuple[str, ...], name: str) -> tuple[str, ...]:
     """The strategies used so far, each once, with `name` as the latest."""
     return (*(strategy for strategy in known if strategy != name), name)
+
+
+def is_by_version(names: Iterable[str]) -> bool:
+    """Whether versions decided in a pass by these strategies, and not offsets alone."""
+    return any(name != BY_OFFSET for name in names)
 
 
 def latest_strategy(state: PartitionState) -> str:

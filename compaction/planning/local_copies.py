@@ -16,13 +16,14 @@ Rule: PUBLISHING 5.2; Kafka `UnifiedLog.deleteOldSegments`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise, zip_longest
 from typing import Final
 
 from tierfold.compaction.brokers.cluster_view import BrokerPartition
-from tierfold.compaction.brokers.events import SegmentAdded, SegmentState
+from tierfold.compaction.brokers.events import SegmentState
 from tierfold.compaction.model.segment_ids import is_own_id
 from tierfold.compaction.model.segments import PartitionState
 from tierfold.compaction.model.serving import LocalRange
@@ -78,15 +79,12 @@ def _ranges(
     added_ms = max(retention_ms - before_ms, 0) if before_ms is not None else 0
     # Until it fell, they kept what the smaller value lets go.
     fell_at_ms = 0 if before_ms is not None and before_ms <= retention_ms else at_ms
-    finished_ms = {
-        one.added.segment_id: one.since_ms
-        for one in brokers.view.in_state(SegmentState.COPY_FINISHED)
-    }
+    finished = brokers.view.in_state(SegmentState.COPY_FINISHED)
+    finished_ms = {one.added.segment_id: one.since_ms for one in finished}
     noted = _complete(row)
     noted_until = noted[-1].end_offset if noted else -1
     newest_ms = -1
     grown_ms = 0
-    uploads = _unnoted_uploads(row, brokers, noted_until)
     new: list[LocalRange] = []
     for segment, following in zip_longest(row.segments, row.segments[1:]):
         next_ms = -1 if following is None else following.max_timestamp_ms
@@ -109,22 +107,26 @@ def _ranges(
         noted_ms = one.until_ms + added_ms
         is_last = one.end_offset == noted_until
         new.append(replace(one, until_ms=max(noted_ms, grown_ms) if is_last else noted_ms))
-    for one in sorted(new):
-        own_ms = [
-            max(added.max_timestamp_ms + retention_ms, since_ms, fell_at_ms) + SLACK_MS
-            for added, since_ms in uploads
-            if added.start_offset <= one.end_offset
-        ]
-        yield replace(one, until_ms=max([one.until_ms, *own_ms]))
-
-
-def _unnoted_uploads(
-    row: PartitionState, brokers: BrokerPartition, noted_until: int
-) -> list[tuple[SegmentAdded, int]]:
-    """Finished uploads that no note covers by itself, and since when they are finished."""
-    noted = {one.segment_id for one in row.segments if one.end_offset <= noted_until}
-    return [
-        (one.added, one.since_ms)
-        for one in brokers.view.in_state(SegmentState.COPY_FINISHED)
-        if one.added.segment_id not in noted and not is_own_id(one.added.segment_id)
+    covered = {one.segment_id for one in row.segments if one.end_offset <= noted_until}
+    uploads = [
+        (one.added.start_offset, max(one.added.max_timestamp_ms + retention_ms, one.since_ms))
+        for one in finished
+        if one.added.segment_id not in covered and not is_own_id(one.added.segment_id)
     ]
+    yield from _held_by(sorted(new), uploads, fell_at_ms)
+
+
+def _held_by(
+    ranges: Iterable[LocalRange], uploads: Iterable[tuple[int, int]], not_before_ms: int
+) -> Iterator[LocalRange]:
+    """The ranges, each as long as any upload that begins at or below its end keeps it.
+
+    `uploads`: start offsets, and until when, no earlier than `not_before_ms`; in offset order, as
+    the ranges are.
+    """
+    waiting, until_ms = deque(uploads), 0
+    for one in ranges:
+        while waiting and waiting[0][0] <= one.end_offset:
+            _, upload_ms = waiting.popleft()
+            until_ms = max(until_ms, max(upload_ms, not_before_ms) + SLACK_MS)
+        yield replace(one, until_ms=max(one.until_ms, until_ms))

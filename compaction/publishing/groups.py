@@ -18,7 +18,7 @@ from tierfold.compaction.brokers.events import SegmentState
 from tierfold.compaction.model.segment_ids import is_restored_id
 from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.publishing.look import Look
-from tierfold.compaction.publishing.ranges import OffsetRange, range_of
+from tierfold.compaction.publishing.ranges import OffsetRange, overlapping, range_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,15 +50,7 @@ _Member: TypeAlias = Segment | BrokerSegment
 def groups_of(look: Look) -> tuple[SwapGroup, ...]:
     """All groups of a partition that reach the log start, in offset order."""
     old = set(map(_id_of, _to_drop(look)))
-    runs: list[list[tuple[OffsetRange, _Member]]] = []
-    reached = -1
-    for bounds, member in sorted(_members(look), key=lambda found: found[0]):
-        if runs and bounds.first <= reached:
-            runs[-1].append((bounds, member))
-        else:
-            runs.append([(bounds, member)])
-        reached = max(reached, bounds.last)
-    groups = (_group(run, old) for run in runs)
+    groups = (_group(run, old) for run in overlapping(_members(look)))
     return tuple(group for group in groups if group.bounds.last >= look.log_start)
 
 

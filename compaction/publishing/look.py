@@ -14,7 +14,7 @@ from tierfold.compaction.brokers.lineage import finished, outside_lineage
 from tierfold.compaction.model.leader_epochs import are_within_lineage
 from tierfold.compaction.model.segment_ids import Maker, maker_of
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionState
-from tierfold.compaction.model.strategies import BY_OFFSET
+from tierfold.compaction.model.strategies import is_by_version
 from tierfold.compaction.publishing.uploads import uploads_at_work
 
 BATCH_BYTES_MAX: Final = 1_000_000
@@ -95,7 +95,7 @@ class Look:
     @property
     def is_by_version(self) -> bool:
         """Whether versions decided in a pass: a tombstone may lie below what it hides."""
-        return any(name != BY_OFFSET for name in self.row.strategies)
+        return is_by_version(self.row.strategies)
 
     @cached_property
     def finished(self) -> tuple[BrokerSegment, ...]:

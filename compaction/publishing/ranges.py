@@ -7,13 +7,15 @@ or below the offset in its leader epoch serves it, if it reaches that far.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from tierfold.compaction.brokers.events import SegmentAdded
 from tierfold.compaction.brokers.partition_fold import PartitionFold
 from tierfold.compaction.model.leader_epochs import epoch_ranges
 from tierfold.compaction.model.segments import LeaderEpoch
 from tierfold.compaction.model.units import OFFSET_MAX
+
+T = TypeVar("T")
 
 
 class OffsetRange(NamedTuple):
@@ -46,6 +48,21 @@ def joined(ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
         else:
             found.append(OffsetRange(first, last))
     return tuple(found)
+
+
+def overlapping(
+    members: Iterable[tuple[OffsetRange, T]],
+) -> list[list[tuple[OffsetRange, T]]]:
+    """Members by their ranges, ascending, together where these share offsets, transitively."""
+    runs: list[list[tuple[OffsetRange, T]]] = []
+    reached = -1
+    for bounds, member in sorted(members, key=lambda found: found[0]):
+        if runs and bounds.first <= reached:
+            runs[-1].append((bounds, member))
+        else:
+            runs.append([(bounds, member)])
+        reached = max(reached, bounds.last)
+    return runs
 
 
 def without(

@@ -167,10 +167,6 @@ def _is_undone(plan: PartitionPlan, row: PartitionState) -> bool:
     brokers = None if plan.view is None else plan.view.brokers
     if not ours or brokers is None or not all(map(is_restored_id, ours)):
         return False
-    read = {
-        one.added.segment_id
-        for one in brokers.view.segments.values()
-        if one.state is SegmentState.COPY_FINISHED
-    }
-    leaving = [one.segment for one in row.retired if one.segment.segment_id in read]
+    read = {one.added.segment_id for one in brokers.view.in_state(SegmentState.COPY_FINISHED)}
+    leaving = (one.segment for one in row.retired if one.segment.segment_id in read)
     return not any(one.is_named_by_brokers for one in leaving)

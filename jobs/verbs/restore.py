@@ -119,14 +119,14 @@ def restore(
     matches nothing, TierfoldError if the catalog or the tier's note is unreadable.
     """
     started_at_ms = now_ms()
-    with context.seconds.timed(TimedStage.SURVEY), context.progress.survey():
-        found = _planned_restore(context, settings, name, to, is_copy=is_copy)
-    if is_dry_run:
-        return found
 
-    def again() -> Restored:
+    def planned() -> Restored:
         return _planned_restore(context, settings, name, to, is_copy=is_copy)
 
+    with context.seconds.timed(TimedStage.SURVEY), context.progress.survey():
+        found = planned()
+    if is_dry_run:
+        return found
     try:
         if found.row is not None and found.report.outcome == PLANNED:
             match holder_of(context, found.row, "restore"):
@@ -134,9 +134,9 @@ def restore(
                     found = replace(found, report=refused_for(found.report, holder))
                 case Wait():
                     freed(context, [found.key], "restore")
-                    found = again()
+                    found = planned()
         if found.report.outcome == PLANNED and found.is_published:
-            found = _published(context, settings, found, again)
+            found = _published(context, settings, found, planned)
         elif found.report.outcome == PLANNED:
             found = _with_progress(context, found)
     except Stopped as stopped:
