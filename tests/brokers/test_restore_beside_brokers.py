@@ -13,10 +13,13 @@ from typing import Any
 
 import pytest
 
+from tests.brokers.altered_settings import alter
 from tests.brokers.cluster import KafkaCluster
+from tests.brokers.test_small_batches import BATCH_BYTES
 from tests.brokers.test_status_of_brokers import brokers_of, differing, tierfold, topic_of
 from tests.brokers.test_third_send import scripted_sends
 from tests.brokers.test_whose_cluster import NO_MARGIN, Served, copied_as
+from tests.brokers.topics import METADATA_TOPIC
 from tests.jobs.commands import ALWAYS, Ran
 from tests.jobs.commands import tierfold as command
 from tests.storage.call_scripts import Killed, at, killed
@@ -106,6 +109,22 @@ def published(kafka: KafkaCluster, tmp_path: Path, request: Any) -> Iterator[Res
     tier.publish()
     yield tier
     shutil.rmtree(kafka.tier / FOLDER, ignore_errors=True)
+
+
+@pytest.mark.soak  # While it runs, brokers' own events may be too large, those of any topic.
+def test_what_one_batch_cannot_hold_is_refused_before_anything_is_claimed(
+    kafka: KafkaCluster, published: Restorable
+) -> None:
+    row = published.row
+    alter(kafka, METADATA_TOPIC, {"max.message.bytes": str(BATCH_BYTES)})
+    try:
+        ran = published.restore("--publish", "--json")
+    finally:
+        alter(kafka, METADATA_TOPIC, {"max.message.bytes": None})
+    (entry,) = ran.entries
+    assert (ran.code, entry["outcome"]) == (3, "refused")
+    assert "that takes 4 events, and one batch holds" in entry["reason"]
+    assert published.row == row
 
 
 def test_consumers_read_again_what_was_there(kafka: KafkaCluster, published: Restorable) -> None:
