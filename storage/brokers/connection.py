@@ -8,7 +8,7 @@ goes out of scope before its answer arrives would hang.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from logging import Logger
 from typing import Any, Final, TypeVar
@@ -112,7 +112,8 @@ class Connection:
         """What the brokers answer; raises UnreadableObject if none of them does."""
         began_s = elapsed_s()
         while not future.done():
-            self.admin.poll(_POLL_S)
+            wait([future], _POLL_S)
+            self.admin.poll(0)  # Takes what the client reports; an answer comes without it.
             waited_s = elapsed_s() - began_s
             if not self._is_connected and self._is_hopeless(waited_s):
                 raise self.silence()
