@@ -44,10 +44,10 @@ _SETTINGS: Final = {
     "transaction.state.log.num.partitions": "1",
     "group.initial.rebalance.delay.ms": "0",
     # Uploads, expiry and deletion at once.
-    "remote.log.manager.task.interval.ms": "200",
+    "remote.log.manager.task.interval.ms": "50",
     "log.initial.task.delay.ms": "200",
-    "log.retention.check.interval.ms": "500",
-    "log.segment.delete.delay.ms": "200",
+    "log.retention.check.interval.ms": "100",
+    "log.segment.delete.delay.ms": "20",
     # The metadata topic takes it from here: no event is taken half an hour after it was sent.
     "log.message.timestamp.before.max.ms": "1800000",
     "remote.log.storage.system.enable": "true",
@@ -71,7 +71,7 @@ _TOPIC_SETTINGS: Final = {
     "segment.ms": str(ROLL_MS),
     # What is uploaded is deleted locally at once.
     "local.retention.ms": "1",
-    "file.delete.delay.ms": "100",
+    "file.delete.delay.ms": "20",
 }
 
 

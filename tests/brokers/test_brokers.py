@@ -84,6 +84,7 @@ def test_records_and_topics_are_deleted(kafka: KafkaCluster) -> None:
     assert again.offsets() == (0, 0)
 
 
+@pytest.mark.soak
 def test_a_second_broker_takes_over(kafka: KafkaCluster) -> None:
     second = kafka.broker(2)
     topic = kafka.create("led", replicas=[1, 2])

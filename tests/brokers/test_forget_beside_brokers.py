@@ -129,6 +129,7 @@ def test_a_run_that_died_between_its_sends_is_rolled_forward(
     assert swapped.row.retired_ids == lost.retired_ids
 
 
+@pytest.mark.soak
 def test_a_half_sent_segment_without_objects_waits_for_the_grace_period(
     kafka: KafkaCluster, tmp_path: Path
 ) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.brokers.altered_settings import alter, carry_out
 from tests.brokers.cluster import KafkaCluster
 from tests.brokers.test_status_of_brokers import tierfold, topic_of
@@ -83,6 +85,7 @@ def test_where_publishing_is_not_on_compact_changes_nothing(
     assert {path: path.stat().st_mtime_ns for path in kafka.tier.rglob("*")} == before
 
 
+@pytest.mark.soak
 def test_a_tier_that_was_compacted_before_its_cluster_was_given(
     kafka: KafkaCluster, tmp_path: Path
 ) -> None:

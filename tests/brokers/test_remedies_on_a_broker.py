@@ -194,6 +194,7 @@ def test_a_limit_of_local_bytes_is_enough_and_its_consequence_is_said(kafka: Kaf
     assert topic_notes(found, setup, Rules()) == ()
 
 
+@pytest.mark.soak
 def test_a_setting_that_all_brokers_have_counts(kafka: KafkaCluster) -> None:
     topic = kafka.create("by-default")
     alter(kafka, topic.name, {"retention.bytes": None})

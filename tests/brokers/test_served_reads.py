@@ -33,7 +33,8 @@ from tests.brokers.uploaded_log import Expected, UploadedLog
 from tests.oracle.kafka_lab import KafkaLab
 from tests.oracle.remote_views import partition_folder, to_remote, upload
 
-FILLING = Filling(seed=1, records=500, keys=60, value_bytes=(100, 2_000))
+FILLING = Filling(seed=1, records=500, keys=60, value_bytes=(100, 12_000))
+"""More than a segment takes, however fast it is written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +56,7 @@ def untouched(
     log.collect()
     expected = log.expected()
     end = expected.borders[-1]
+    assert end > expected.log_start, "it is one segment"
     now_ms = max(stamp_ms for _, stamp_ms in expected.stamps) + 1
     return Untouched(
         topic=topic,

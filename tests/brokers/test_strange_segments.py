@@ -7,6 +7,8 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from tests.brokers.cluster import KafkaCluster
 from tests.brokers.published import added, row_of, send, updated
 from tests.brokers.test_plan_beside_brokers import NO_MARGIN, Planned
@@ -100,6 +102,7 @@ def test_an_id_that_brokers_have_is_never_left_alone(kafka: KafkaCluster, tmp_pa
     assert not (tmp_path / "catalog").exists()
 
 
+@pytest.mark.soak
 def test_brokers_that_have_it_after_all_are_taken_over(
     kafka: KafkaCluster, tmp_path: Path
 ) -> None:

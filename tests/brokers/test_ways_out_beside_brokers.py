@@ -224,6 +224,7 @@ def test_a_topic_that_was_deleted_is_left_alone(kafka: KafkaCluster, kept: Path)
     assert before in served.catalog.read().values()
 
 
+@pytest.mark.soak
 def test_the_note_of_a_tier_that_moved_is_moved_out(
     kafka: KafkaCluster, tier: Path, kept: Path
 ) -> None:

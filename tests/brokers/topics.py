@@ -102,7 +102,9 @@ class Topic:
 
     @cached_property
     def _producer(self) -> Producer:
-        return Producer(self._kafka.client_settings(enable_idempotence=True, linger_ms=1))
+        # In order; an idempotent producer would wait half a second for its id.
+        settings = {"acks": "all", "max_in_flight": 1, "linger_ms": 1}
+        return Producer(self._kafka.client_settings(**settings))
 
     def read(self, offset: int = OFFSET_BEGINNING, partition: int = 0) -> list[Record]:
         """The records from an offset to the end of the log, as a consumer gets them."""
