@@ -46,6 +46,7 @@ def printed(*arguments: str, **environment: str) -> str:
     ).stdout
 
 
+@pytest.mark.soak
 def test_tests_without_their_broker_are_left_out(tmp_path: Path) -> None:
     where = {CACHE_VARIABLE: str(tmp_path), "TIERFOLD_REQUIRE_BROKERS": ""}
     ran = printed("--collect-only", "tests/brokers", **where)
@@ -56,6 +57,7 @@ def test_tests_without_their_broker_are_left_out(tmp_path: Path) -> None:
     assert found == {f"tests/brokers/{name}" for name in files}
 
 
+@pytest.mark.soak
 def test_a_failure_shows_the_log_of_its_broker(tmp_path: Path) -> None:
     (tmp_path / "test_fails.py").write_text(FAILS)
     options = ("-c", "setup.cfg", "-p", "tests.conftest", "--basetemp", str(tmp_path / "runs"))
