@@ -113,7 +113,11 @@ def outcomes(ran: Ran) -> dict[tuple[str, int], str]:
 
 
 def instants_of(killed: KilledTopic) -> list[Instant]:
-    """The instants that an undisturbed run passes."""
+    """The instants that an undisturbed run passes.
+
+    The first one publishes a partition alone, and so passes more than any later one.
+    """
+    killed.must_be_completed()
     killed.served.add_round()
     run = killed.start()
     ran = run.ended()
