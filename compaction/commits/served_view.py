@@ -49,7 +49,9 @@ def served_view(view: PartitionView, serving: Serving) -> PartitionView | Refusa
     if row.served_by and not row.is_served:
         return _GIVEN_UP
     if not row.served_by:
-        row = replace(row, served_by=(serving.binding.cluster,))
+        start = 0 if view.brokers is None else view.brokers.metadata_start
+        cluster = replace(serving.binding.cluster, metadata_start=start)
+        row = replace(row, served_by=(cluster,))
     elif place := place_to_note(row, serving.binding):
         clusters = tuple(replace(cluster, place=place) for cluster in row.served_by)
         row = _agreed(replace(row, served_by=clusters), ConsentKind.MOVED, serving)

@@ -30,10 +30,12 @@ COPY_OR_MOVED: Final = (
     " mounted elsewhere, name its brokers with --bootstrap-server and set tier.binding=moved:"
     " `tierfold vacuum` then notes the new place, and deletes nothing before."
 )
-_LOST_METADATA: Final = (
-    "Do not restart a broker: what a running broker remembers, a restarted one does not"
-    ' (docs/kafka.md, "If brokers\' metadata are lost").'
+REMEMBERED: Final = (
+    "what a running broker remembers, a restarted one does not. `tierfold rebuild TIER`, with the"
+    " same brokers, shows what is lost and what can be done, and changes nothing without --publish"
+    ' (docs/kafka.md, "The metadata topic was lost")'
 )
+LOST_METADATA: Final = f"Do not restart a broker: {REMEMBERED}."
 
 
 class Identity(StrEnum):
@@ -93,14 +95,14 @@ def identity_of(
             reason=RefusalReason.ANOTHER_METADATA_TOPIC,
             detail=f"{of_cluster} has the id {found.metadata_topic_id}, and the catalog noted"
             f" {noted.metadata_topic_id}: it was deleted and made again",
-            remedy=_LOST_METADATA,
+            remedy=LOST_METADATA,
         )
     if found.metadata_partitions != noted.metadata_partitions:
         return Refusal(
             reason=RefusalReason.METADATA_PARTITIONS,
             detail=f"{of_cluster} has {found.metadata_partitions} partitions, and the catalog"
             f" noted {noted.metadata_partitions}: events of one partition may now be in two",
-            remedy=_LOST_METADATA,
+            remedy=LOST_METADATA,
         )
     if found.place == noted.place:
         return Identity.SAME

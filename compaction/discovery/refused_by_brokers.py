@@ -16,6 +16,7 @@ from tierfold.compaction.brokers.events import METADATA_TOPIC
 from tierfold.compaction.brokers.lineage import beside, finished, not_cut_off
 from tierfold.compaction.brokers.unnamed_writes import UnnamedWrites, unnamed_writes
 from tierfold.compaction.discovery.facts import PartitionFacts
+from tierfold.compaction.discovery.identity import LOST_METADATA, REMEMBERED
 from tierfold.compaction.discovery.listing import ListedSegment
 from tierfold.compaction.discovery.phases import Phase, phase_of
 from tierfold.compaction.discovery.refused_by_lineage import denied_lineage
@@ -27,8 +28,7 @@ _NAMED: Final = 5
 
 _LOST: Final = (
     f"Either {METADATA_TOPIC} was lost and grew again, or these are not the brokers of this tier."
-    " Do not restart a broker before you know which: what a running broker remembers, a restarted"
-    ' one does not (docs/kafka.md, "If brokers\' metadata are lost").'
+    f" Do not restart a broker before you know which: {REMEMBERED}."
 )
 
 _WITHOUT_OFFSETS: Final[Mapping[Absence, str]] = {
@@ -61,6 +61,27 @@ def refused_by_brokers(facts: PartitionFacts) -> Refusal | None:
     return next(filter(None, (check(facts, brokers) for check in _CHECKS)), None)
 
 
+def metadata_lost(row: PartitionState | None, brokers: BrokerPartition) -> bool:
+    """Whether the metadata topic has lost events since the row named it, and none named them again.
+
+    What it says is then not all that brokers have (PUBLISHING 2.2). Of a row that was never
+    published, brokers have what they uploaded, and each object of that must be named.
+    """
+    cluster = None if row is None or not row.is_served else row.cluster
+    return cluster is not None and brokers.metadata_start > cluster.metadata_start
+
+
+def _metadata_lost(facts: PartitionFacts, brokers: BrokerPartition) -> Refusal | None:
+    if not metadata_lost(facts.state, brokers):
+        return None
+    return Refusal(
+        reason=RefusalReason.METADATA_LOST,
+        detail=f"{METADATA_TOPIC} begins at offset {brokers.metadata_start} where it should have"
+        " what brokers said of this partition: earlier records are lost",
+        remedy=LOST_METADATA,
+    )
+
+
 def refused_without_row_by_brokers(facts: PartitionFacts) -> Refusal | None:
     """The reasons that hold whatever the row says, of facts without one; None: there are none."""
     brokers = facts.brokers
@@ -71,6 +92,11 @@ def refused_without_row_by_brokers(facts: PartitionFacts) -> Refusal | None:
 
 
 def _unknown_offsets(_: PartitionFacts, brokers: BrokerPartition) -> Refusal | None:
+    return unknown_offsets(brokers)
+
+
+def unknown_offsets(brokers: BrokerPartition) -> Refusal | None:
+    """The refusal if the cluster does not say the partition's offsets; None: it does."""
     unknown = brokers.offsets
     if not isinstance(unknown, UnknownOffsets):
         return None
@@ -302,6 +328,7 @@ def _log_start(facts: PartitionFacts, brokers: BrokerPartition) -> Refusal | Non
 
 _CHECKS: Final[Sequence[Callable[[PartitionFacts, BrokerPartition], Refusal | None]]] = (
     _unknown_offsets,
+    _metadata_lost,
     _denied,
     _left_alone,
     _forgotten_uploads,

@@ -164,7 +164,7 @@ def carried_out(
             retired=taken.retired,
             lineage=taken.lineage,
             log_start_offset=taken.log_start_offset,
-            served_by=_served_by(context, taken),
+            served_by=_served_by(context, taken, known.brokers.metadata_start),
             at_ms=at_ms,
             run=context.run,
         )
@@ -177,10 +177,14 @@ def carried_out(
     return changed_row(context, row, planned, propose, FORGOTTEN, "forget")
 
 
-def _served_by(context: RunContext, taken: Adoption) -> tuple[ServingCluster, ...]:
+def _served_by(
+    context: RunContext, taken: Adoption, metadata_start: int
+) -> tuple[ServingCluster, ...]:
     """The cluster to note: once brokers serve what runs wrote, only its cluster may change it."""
     look = context.cluster_view
-    return (look.serving(place_of(context)),) if look and taken.is_published else ()
+    if look is None or not taken.is_published:
+        return ()
+    return (replace(look.serving(place_of(context)), metadata_start=metadata_start),)
 
 
 def _noted(context: RunContext, taken: Adoption, at_ms: int) -> Refusal | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tests.compaction.beside_brokers import brokers_have
 from tests.compaction.builders import CLUSTER, KEY, a_chain, a_state, a_view
 from tierfold.compaction.commits.invariants import violations
 from tierfold.compaction.commits.row_changes import claimed
@@ -35,6 +36,17 @@ def test_the_claim_notes_the_cluster_once() -> None:
     assert row_of(ROW).served_by == (CLUSTER,)
     assert row_of(SERVED).served_by == (CLUSTER,)
     assert row_of(SERVED).consents == ()
+
+
+def test_the_claim_notes_since_when_the_metadata_topic_names_all() -> None:
+    """What a topic lost before the partition was first published, no event of ours was in."""
+    brokers = replace(brokers_have([]), metadata_start=14)
+    view = served_view(replace(a_view(a_chain(10)), state=ROW, brokers=brokers), SERVING)
+    assert isinstance(view, PartitionView)
+    assert state_with_new(view).served_by == (replace(CLUSTER, metadata_start=14),)
+    later = served_view(replace(a_view(a_chain(10)), state=SERVED, brokers=brokers), SERVING)
+    assert isinstance(later, PartitionView)
+    assert state_with_new(later).served_by == (CLUSTER,)
 
 
 def test_a_place_to_which_the_tier_moved_is_noted_with_the_consent() -> None:
