@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from tierfold.compaction.brokers.broker_versions import KafkaVersion
+from tierfold.compaction.brokers.cluster_facts import ClusterSetup
 from tierfold.compaction.brokers.cluster_view import BrokerPartition, ClusterView
 from tierfold.compaction.brokers.missing_rights import lacking
 from tierfold.compaction.brokers.preconditions import (
@@ -17,6 +18,16 @@ from tierfold.compaction.discovery.view import Refusal, RefusalReason
 from tierfold.compaction.model.refusal_parts import RefusalPart
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionKey
+
+
+def cluster_refusal(
+    setup: ClusterSetup, *, declared: KafkaVersion | None, grace_ms: int
+) -> Refusal | None:
+    """The refusal for how the cluster is set up, whatever its topics are; None: it may be sent to.
+
+    The arguments are as of `cluster_preconditions`.
+    """
+    return _refusal_of(cluster_preconditions(setup, declared=declared, grace_ms=grace_ms))
 
 
 def metadata_refusal(brokers: BrokerPartition | None) -> Refusal | None:

@@ -102,7 +102,12 @@ class JointSends(ABC):
                 return
             pause(shared.door.wait_ms_for(1))  # Before the look, which would grow old.
             rules = {key: one.rules for key, one in self.going.items()}
-            self._take(looks_at(self.held, shared.cluster, rules, shared.grace_ms))
+            self._take(self._looks(rules))
+
+    def _looks(self, rules: Mapping[PartitionKey, Rules]) -> Looks:
+        """Look at the partitions that are on their way."""
+        shared = self.shared
+        return looks_at(self.held, shared.cluster, rules, shared.grace_ms)
 
     def leave_all(self, state: PublicationState, why: str) -> None:
         """End all partitions that are on their way."""

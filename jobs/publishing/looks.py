@@ -7,7 +7,7 @@ segments that neither row nor brokers explain.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -38,6 +38,10 @@ Seen: TypeAlias = ServedPartition | Publication
 """A look at a partition; or how its publication ended, because nothing may be sent for it."""
 
 
+LookAt: TypeAlias = Callable[[RunContext, KnownPartition, Rules, PublishingLimits], Seen]
+"""Takes the look at one partition of which row, listing and brokers were read."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Looks:
     """Looks at some partitions, taken together."""
@@ -52,10 +56,12 @@ def looks_at(
     cluster: RunCluster,
     rules: Mapping[PartitionKey, Rules],
     grace_ms: int,
+    look_at: LookAt | None = None,
 ) -> Looks:
     """Take one look at each partition of `rules`, all of them claimed.
 
-    `grace_ms`: how long segments stay that are listed for deletion. Raises as `with_brokers`.
+    `grace_ms`: how long segments stay that are listed for deletion; `look_at`: what the look is
+    from, by default discovery beside brokers. Raises as `with_brokers`.
     """
     context = held.context
     taken = LookTime(at_ms=now_ms(), at_boot_s=boot_s())
@@ -77,11 +83,15 @@ def looks_at(
     identity = tier_identity(context, run_binding(context), deletes=True)
     limits = _limits(context, grace_ms)
 
-    def look_at(one: KnownPartition) -> Seen:
-        return _look(context, with_identity(one, identity), rules[one.key], limits)
+    look_at = look_at or _look
+
+    def seen_now(one: KnownPartition) -> Seen:
+        its, of_topic = with_identity(one, identity), rules[one.key]
+        its_limits = replace(limits, upload_wait_ms=of_topic.upload_wait_ms)
+        return look_at(context, its, of_topic, its_limits)
 
     with ThreadPoolExecutor(READERS) as pool:
-        seen |= dict(zip(known, pool.map(look_at, known.values()), strict=True))
+        seen |= dict(zip(known, pool.map(seen_now, known.values()), strict=True))
     return Looks(taken=taken, seen=seen)
 
 
@@ -121,7 +131,6 @@ def _look(
         view = refusal_of(error, str(known.key))
     if isinstance(view, Refusal):
         return failed_by(view)
-    limits = replace(limits, upload_wait_ms=rules.upload_wait_ms)
     look = look_of(view, limits, context.clock(), known.listed)
     if look is None:
         raise ValueError(f"{known.key}: discovery lets nothing pass without row and offsets")

@@ -15,6 +15,7 @@
     adoption         what `forget` takes over from brokers
     leave_alone      `forget --leave-alone`
     forget           `forget`
+    rebuild          `rebuild`
     vacuum           `vacuum`
     vacuum_sends     what `vacuum` sends to brokers before and after it deletes
     vacuum_survey    what `vacuum` may delete of each partition
