@@ -169,6 +169,15 @@ def test_what_this_run_has_written_is_not_read_again(plain: Replaced) -> None:
     assert verified.why_not(partition, plain.update(SegmentState.COPY_FINISHED)) == ""
 
 
+@pytest.mark.parametrize("purpose", [Purpose.NAME_AGAIN, Purpose.SERVE_AGAIN])
+def test_what_brokers_served_before_is_not_read_to_name_it_again(
+    plain: Replaced, purpose: Purpose
+) -> None:
+    plain.change("log", -1)
+    assert plain.why_not(replace(plain.first_send(), purpose=purpose)) == ""
+    assert plain.why_not(plain.first_send())
+
+
 def test_a_segment_is_read_once_a_run(plain: Replaced) -> None:
     context = plain.context()
     verified, partition = VerifiedObjects(context=context), plain.look(context)
