@@ -62,8 +62,9 @@ def dropped_by_brokers(
     present = {segment.segment_id for segment in view.retired}
     for entry in view.state.retired:
         name, is_ours = entry.segment.segment_id, not entry.segment.is_named_by_brokers
+        is_known = name not in present or entry.retired_at_ms > view.state.rebuilt_at_ms
         match phase_of(name, view.brokers):
-            case Phase.NEVER_NAMED if is_ours:
+            case Phase.NEVER_NAMED if is_ours and is_known:
                 never.add(name)
             case Phase.GONE if is_ours or name not in present:
                 gone.add(name)

@@ -254,6 +254,15 @@ class PartitionState:
         return bool(self.served_by) and not is_abandoned
 
     @property
+    def rebuilt_at_ms(self) -> int:
+        """When its lost metadata were last named again, epoch milliseconds; -1: never.
+
+        What the topic named before that is no longer known.
+        """
+        given = (one.given_at_ms for one in self.consents if one.kind == ConsentKind.REBUILT)
+        return max(given, default=-1)
+
+    @property
     def left_alone_ids(self) -> frozenset[str]:
         """Ids of segments that a person says to leave alone: never read, never deleted.
 

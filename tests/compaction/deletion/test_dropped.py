@@ -27,6 +27,7 @@ from tierfold.compaction.model.bindings import ServedBy
 from tierfold.compaction.model.origins import UPLOADED, Compacted
 from tierfold.compaction.model.rules import DAY_MS, Rules
 from tierfold.compaction.model.segments import PartitionState, RetiredSegment
+from tierfold.compaction.model.serving import Consent, ConsentKind
 
 NOW_MS: Final = 100 * DAY_MS
 TIMES: Final = VacuumLimits(now_ms=NOW_MS)
@@ -67,6 +68,21 @@ def seen(one: RetiredSegment, events: Sequence[Event], *, is_there: bool = True)
 
 def planned(view: PartitionView) -> DeletionPlan:
     return deletion_plan_of(view, Rules(retention_ms=-1), ServedBy(CLUSTER), TIMES)
+
+
+@pytest.mark.parametrize(("is_there", "is_kept"), [(True, True), (False, False)])
+def test_what_a_lost_topic_may_have_named_stays_while_it_has_objects(
+    is_there: bool, is_kept: bool
+) -> None:
+    one = entry(is_ours=True)
+    view = seen(one, NEVER, is_there=is_there)
+    rebuilt = Consent(kind=ConsentKind.REBUILT, given_at_ms=one.retired_at_ms, run="mine")
+    assert view.state is not None
+    after = replace(view, state=replace(view.state, consents=(rebuilt,)))
+    assert bool(planned(after).starting) is not is_kept
+    earlier = replace(rebuilt, given_at_ms=one.retired_at_ms - 1)
+    before = replace(view, state=replace(view.state, consents=(earlier,)))
+    assert planned(before).starting
 
 
 @pytest.mark.parametrize("is_there", [False, True])
