@@ -43,7 +43,8 @@ def without_deleted(
 def covered_uploads(facts: PartitionFacts, view: PartitionView) -> tuple[Segment, ...]:
     """The whole uploads of the log that are not live: live segments have all their offsets.
 
-    `facts`: those of which the view was made, without brokers.
+    `facts`: those of which the view was made, without brokers. Of what is incomplete, corrupt or
+    perhaps another cluster's no segment is known.
     """
     live = {one.segment_id for one in view.segments}
     start = min((one.own_start_offset for one in view.segments), default=0)
@@ -53,9 +54,6 @@ def covered_uploads(facts: PartitionFacts, view: PartitionView) -> tuple[Segment
         if found.segment is not None
         and found.segment_id not in live
         and found.maker is Maker.BROKER
-        and found.listed.is_complete
-        and found.is_readable
-        and not found.is_doubtful
         and start <= found.start_offset
         and found.segment.end_offset < view.next_offset
         and found.fits(view.lineage)

@@ -14,9 +14,10 @@ import pytest
 from hypothesis import given as drawn
 from hypothesis import strategies as st
 
-from tests.compaction.broker_events import FINISHED, GONE, LISTED, view
-from tests.compaction.builders import LINEAGE, a_chain, a_segment, epochs, segment_id
+from tests.compaction.broker_events import GONE, LISTED, view
+from tests.compaction.builders import LINEAGE, a_chain, a_segment, epochs
 from tests.compaction.looks import a_look, a_row, given, replacement, started, whole
+from tests.compaction.lost_looks import AGAIN, ROW, TWIN, R, U, V, W, lost, named, step
 from tierfold.compaction.brokers.broker_view import ReadOnly, ReadOnlyCause
 from tierfold.compaction.brokers.event_bytes import encode
 from tierfold.compaction.brokers.events import Event, SegmentAdded
@@ -25,8 +26,6 @@ from tierfold.compaction.model.segments import PartitionState, Segment
 from tierfold.compaction.publishing.batches import batch_bytes
 from tierfold.compaction.publishing.event_check import (
     Checked,
-    EventRule,
-    ForbiddenEvent,
     checked,
 )
 from tierfold.compaction.publishing.look import Look
@@ -37,41 +36,10 @@ from tierfold.compaction.publishing.lost_metadata import (
     RebuildStep,
     SafeOrder,
     StopCopying,
-    rebuild_step,
-    with_rebuilds,
 )
 from tierfold.compaction.publishing.next_step import next_step
 from tierfold.compaction.publishing.ranges import OffsetRange, ranges_found
 from tierfold.compaction.publishing.steps import Done, Purpose, RefusalCode, Refused, Send
-
-U, V, W = UPLOADS = a_chain(10, 10, 10)
-R = replacement("R", 0, 19)
-ROW = a_row([R, W], [U, V])
-"""U and V were compacted to R."""
-AGAIN, TWIN = map(segment_id, ("again", "twin"))
-
-
-def lost(
-    row: PartitionState = ROW,
-    events: Iterable[Event | tuple[Event, int]] = (),
-    covered: Sequence[Segment] = (),
-    **fields: Any,
-) -> Look:
-    """A look after the loss; `events`: what the topic has since."""
-    there = row.named_ids | {one.segment_id for one in covered}
-    look = a_look(row, events, **{"whole": there, "present": there, **fields})
-    naming = a_look(replace(row, segments=(*row.segments, *covered)), events).naming
-    return with_rebuilds(replace(look, naming=naming), covered)
-
-
-def step(look: Look, *, is_served: bool = True, is_copying: bool = True) -> RebuildStep:
-    return rebuild_step(look, is_served=is_served, is_copying=is_copying)
-
-
-def named(look: Look, **known: bool) -> NameAgain:
-    found = step(look, **known)
-    assert isinstance(found, NameAgain), found
-    return found
 
 
 def sent(row: PartitionState = ROW, **fields: Any) -> list[Event]:
@@ -229,7 +197,7 @@ def test_an_upload_that_others_cover_is_only_started() -> None:
 
 def test_an_upload_that_begins_before_what_it_gives_is_named_whole() -> None:
     late = a_segment(
-        10, 25, segment_id=segment_id("late"), skipped_offsets=4, skipped_bytes=40, size_bytes=60
+        10, 25, segment_id=TWIN, skipped_offsets=4, skipped_bytes=40, size_bytes=60
     )
     (event,) = (
         one for one in named(lost(a_row([U, late]))).events if one.segment_id == late.segment_id
@@ -292,73 +260,6 @@ def test_a_batch_holds_as_many_as_fit() -> None:
     limits = replace(look.limits, batch_bytes_max=batch_bytes([encode(one)]) + 5)
     assert len(named(replace(look, limits=limits)).events) == 1
     assert len(sent(limits=replace(look.limits, batch_bytes_max=400))) == 6
-
-
-# The check trusts no decision.
-
-
-def rule_of(look: Look, *events: Event) -> EventRule | None:
-    found = checked(look, events)
-    return found.rule if isinstance(found, ForbiddenEvent) else None
-
-
-def test_the_check_allows_what_is_decided_and_nothing_like_it() -> None:
-    look = lost()
-    events = named(look).events
-    assert rule_of(look, *events) is None
-    assert rule_of(replace(look, rebuilds={}), *events) is not None
-    wrong = events[0]._replace(end_offset=5)
-    assert rule_of(look, wrong) is EventRule.AS_IN_ROW
-
-
-def test_the_check_forbids_what_lies_below_the_log_start() -> None:
-    at_first, later = lost(), lost(log_start=20)
-    begun = named(at_first).events
-    r = next(one for one in begun if one.segment_id == R.segment_id)
-    assert rule_of(later, r) is EventRule.LOG_START
-    finish = named(lost(events=begun)).events[0]
-    assert finish.segment_id == R.segment_id
-    assert rule_of(lost(events=begun, log_start=20), finish) is EventRule.LOG_START
-
-
-def test_the_check_forbids_what_has_no_objects() -> None:
-    look = lost(whole=frozenset({W.segment_id}), present=frozenset({W.segment_id, U.segment_id}))
-    by_id = {one.segment_id: one for one in named(lost()).events}
-    assert rule_of(look, by_id[R.segment_id]) is EventRule.OBJECTS
-    assert rule_of(look, by_id[W.segment_id]) is None
-    assert rule_of(look, by_id[U.segment_id]) is None
-    gone = replace(lost(), present=frozenset({R.segment_id}))
-    assert rule_of(gone, by_id[U.segment_id]) is EventRule.OBJECTS
-
-
-def test_the_check_forbids_to_finish_what_a_broker_began() -> None:
-    row = a_row([U, V])
-    began = [*whole(U), started(V)]
-    finish = given(V, FINISHED)._replace(broker_id=-1)
-    assert rule_of(lost(row, began), finish) is EventRule.LIVE
-
-
-def test_the_check_forbids_to_serve_what_is_retired_or_covered() -> None:
-    twin = a_segment(12, 18, segment_id=TWIN)
-    row = a_row([U, V])
-    begun = named(lost(row, covered=[twin])).events
-    look = lost(row, begun, covered=[twin])
-    assert rule_of(look, given(twin, FINISHED)._replace(broker_id=-1)) is EventRule.LIVE
-    retired = lost(events=named(lost()).events)
-    assert rule_of(retired, given(U, FINISHED)._replace(broker_id=-1)) is EventRule.LIVE
-
-
-def test_the_check_forbids_another_history() -> None:
-    look = lost(lineage=epochs((7, 0)))
-    r = next(one for one in named(lost()).events if one.segment_id == R.segment_id)
-    assert rule_of(look, r) is EventRule.LINEAGE
-
-
-def test_the_check_forbids_to_hide_offsets() -> None:
-    again = whole(a_segment(0, 24, segment_id=AGAIN))
-    begun = [one for one in named(lost()).events if one.segment_id == R.segment_id]
-    look = lost(events=[*again, *begun])
-    assert rule_of(look, given(R, FINISHED)._replace(broker_id=-1)) is EventRule.FOUND
 
 
 # By chance, against what the page for operators says.
