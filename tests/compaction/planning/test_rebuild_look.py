@@ -47,6 +47,11 @@ def test_what_runs_left_and_what_cannot_be_read_is_not(changes: dict[str, Any]) 
     assert covered(ROW, replace(upload(12, 18), **changes)) == []
 
 
+def test_uploads_below_the_first_live_segment_or_behind_a_gap_are_not() -> None:
+    assert covered(a_state(LIVE[1:]), upload(0, 9)) == []
+    assert covered(ROW, upload(40, 49)) == []
+
+
 def test_uploads_in_part_or_of_another_history_are_not() -> None:
     assert covered(ROW, upload(12, 18, lacking="index")) == []
     newer = a_state(LIVE, lineage=epochs((0, 0), (2, 5)))
