@@ -35,7 +35,7 @@ def rebuilt_row(
     `before`: the row as it was read; `found`: as of `with_metadata_of`.
     """
     after = with_metadata_of(row, found) or row
-    if before is None or not before.served_by or with_metadata_of(before, found) == before:
+    if before is None or with_metadata_of(before, found) == before:
         return after
     consent = Consent(kind=ConsentKind.REBUILT, given_at_ms=at_ms, run=run)
     return replace(after, consents=(*after.consents, consent))
