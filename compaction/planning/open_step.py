@@ -14,6 +14,7 @@ from dataclasses import replace
 from tierfold.compaction.discovery.listing import ListedSegment
 from tierfold.compaction.discovery.view import PartitionView
 from tierfold.compaction.model.rules import Rules
+from tierfold.compaction.model.segments import PartitionState
 from tierfold.compaction.publishing.look import PUBLISHING_GRACE_MS, Look, PublishingLimits
 from tierfold.compaction.publishing.next_step import next_step
 from tierfold.compaction.publishing.steps import Done, Merge, Refused, Step
@@ -64,12 +65,12 @@ def look_of(
     )
 
 
-def why_open(view: PartitionView, step: Step | None) -> str:
+def why_open(row: PartitionState | None, step: Step | None) -> str:
     """Why no new pass is planned, a clause; empty: one may be.
 
     A merge is no reason: it rewrites one group, and drops no tombstone or marker.
     """
-    if view.state is None or not view.state.is_served:
+    if row is None or not row.is_served:
         return ""
     match step:
         case Done() | Merge():

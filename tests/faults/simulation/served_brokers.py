@@ -261,7 +261,7 @@ def _read(environment: ServedEnvironment, actor: Actor) -> str:
     """Read from the log start to the end, with pauses; return how it ended."""
     cluster, rng = environment.cluster, environment.rng
     position, began_ms = cluster.log.log_start, environment.now_ms
-    values: dict[str, str | None] = {}
+    counting: dict[str, tuple[Kept, bool]] = {}
     # Half of them pause once, for most of the time in which they must see every tombstone.
     pauses_at = rng.randint(position, cluster.log.end) if rng.random() < 0.5 else -1
     while position < cluster.log.end:
@@ -289,27 +289,39 @@ def _read(environment: ServedEnvironment, actor: Actor) -> str:
                 position = found.position
                 if len(taken) < len(found.records):
                     position = taken[-1].offset + 1
-                values |= {record.key: record.value for record in taken}
-    return _judge(environment, values, position, began_ms)
+                for record in taken:
+                    if record.key not in counting or record.rank > counting[record.key][0].rank:
+                        counting[record.key] = (record, found.is_local)
+    return _judge(environment, counting, position, began_ms)
 
 
 def _judge(
-    environment: ServedEnvironment, values: dict[str, str | None], position: int, began_ms: int
+    environment: ServedEnvironment,
+    counting: dict[str, tuple[Kept, bool]],
+    position: int,
+    began_ms: int,
 ) -> str:
-    """Compare what a reader has at the end of the log with what is right."""
+    """Compare what a reader has at the end of the log with what is right.
+
+    `counting`: the record of each key that counts, and whether a local copy had it.
+    """
     log = environment.cluster.log
     # A reader that began before the local copies of what was compacted before were gone may keep a
     # deleted key: a person has agreed to that.
     is_quick = environment.now_ms - began_ms <= environment.delete_retention_ms
     copies_ms = environment.cluster.local_retention_ms + HOUR_MS
     is_quick = is_quick and began_ms > environment.caught_up_ms + copies_ms
-    for key, newest in {record.key: record for record in log.records[:position]}.items():
-        if newest.offset < log.log_start:
+    newest = {one.key: one for one in sorted(log.records[:position], key=lambda one: one.rank)}
+    for key, right in newest.items():
+        value = counting[key][0].value if key in counting else None
+        if right.offset < log.log_start:
             continue
-        if newest.value is not None and values.get(key) != newest.value:
-            environment.fail(f"a reader has {key} = {values.get(key)} instead of {newest.value}")
-        if newest.value is None and values.get(key) is not None and is_quick:
-            if any(environment.late_with(values[key])):
+        if right.value is not None and value != right.value:
+            environment.fail(f"a reader has {key} = {value} instead of {right.value}")
+        if right.value is None and value is not None and is_quick:
+            if any(environment.late_with(value)):
                 return "saw a late upload"
-            environment.fail(f"a reader kept {key} = {values[key]}, which was deleted")
+            if not log.has_outlived(key, value, position, is_local=counting[key][1]):
+                environment.fail(f"a reader kept {key} = {value}, which was deleted")
+            environment.outcomes["late records outlived a tombstone"] += 1
     return "in time" if is_quick else "too slow for tombstones"

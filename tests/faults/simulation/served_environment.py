@@ -30,6 +30,7 @@ from tests.faults.simulation.simulation_scheduler import (
     Scheduler,
 )
 from tierfold.compaction.brokers.events import Event, SegmentAdded
+from tierfold.compaction.model.rules import CompactionStrategy, Rules
 from tierfold.compaction.model.segment_ids import SegmentMark, id_text, marked
 from tierfold.compaction.model.segments import PartitionState
 from tierfold.compaction.publishing.look import PublishingLimits
@@ -86,6 +87,21 @@ class ServedEnvironment:
     def now_ms(self) -> int:
         """The time of all clocks."""
         return self.scheduler.now_ms
+
+    @property
+    def is_by_version(self) -> bool:
+        """Whether versions decide which record of a key counts."""
+        return self.rules.compaction_strategy is not CompactionStrategy.OFFSET
+
+    @property
+    def rules(self) -> Rules:
+        """The topic's settings."""
+        strategy = self.cluster.log.strategy
+        return Rules(
+            delete_retention_ms=self.delete_retention_ms,
+            compaction_strategy=strategy,
+            compaction_strategy_header="v" if strategy is CompactionStrategy.HEADER else "",
+        )
 
     def act(
         self, actor: Actor, what: str, effect: Callable[[], Any], *, is_read: bool = False
@@ -189,7 +205,9 @@ class ServedEnvironment:
             and not isinstance(one.event, SegmentAdded)
             and one.event.state is LISTED
         ]
-        if listed_ms and self.now_ms - listed_ms[0] < self.limits.grace_ms:
+        # The period begins with the last event; one that came late may have an earlier timestamp.
+        grace_ms = self.limits.grace_ms - self.cluster.refuses_older_ms
+        if listed_ms and self.now_ms - listed_ms[0] < grace_ms:
             self.fail(f"an object of {segment_id} is deleted too soon after it was listed")
 
     def row_changed(self, after: PartitionState) -> None:
@@ -262,6 +280,8 @@ def drawn_served(seed: int) -> ServedEnvironment:
     rng = Random(f"served {seed}")
     scheduler = Scheduler(rng, rng.choice(PROFILES))
     grace_ms = rng.choice((HOUR_MS, 6 * HOUR_MS))
+    # Its own RNG: a seed by offset plays as it did before there were versions.
+    (strategy,) = Random(f"strategy of {seed}").choices(tuple(CompactionStrategy), (2, 1, 1))
     environment = ServedEnvironment(
         scheduler=scheduler,
         limits=PublishingLimits(
@@ -278,7 +298,9 @@ def drawn_served(seed: int) -> ServedEnvironment:
     environment.cluster = Cluster(
         rng=rng,
         now_ms=lambda: scheduler.now_ms,
-        log=ServedLog(rng=rng),
+        log=ServedLog(
+            rng=rng, strategy=strategy, delete_retention_ms=environment.delete_retention_ms
+        ),
         tier=environment.tier,
         refuses_older_ms=grace_ms // 2,
         local_retention_ms=rng.choice((MINUTE_MS, HOUR_MS, DAY_MS)),

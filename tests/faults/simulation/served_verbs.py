@@ -24,10 +24,12 @@ from tierfold.compaction.commits.commit import (
     AddSegments,
     AdvanceCleanerOffset,
     FinishDeletion,
+    NoteDropped,
     NoteLocalRanges,
     NotePass,
     NotePublished,
     NoteRetired,
+    NoteStrategy,
     ReleaseClaim,
     RetireSegments,
     StartDeletion,
@@ -36,6 +38,8 @@ from tierfold.compaction.commits.commit import (
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.segment_ids import Maker, maker_of
 from tierfold.compaction.model.segments import RetiredSegment, Segment
+from tierfold.compaction.model.strategies import strategy_name
+from tierfold.compaction.planning import open_step
 from tierfold.compaction.planning.local_copies import joined_past, local_ranges
 from tierfold.compaction.publishing.deletions import next_deletion
 from tierfold.compaction.publishing.look import Look
@@ -64,18 +68,26 @@ def compact(environment: ServedEnvironment, actor: Actor, name: str, *, passes: 
     run = ServedRun(environment=environment, actor=actor, name=name)
     try:
         run.claim(adopts=True)
-        return _published(run, passes)
+        return published(run, passes)
     except (Stopped, UnreadableObject) as error:
         environment.happened(f"run stopped: {error}")
     return None
 
 
-def _published(run: ServedRun, passes: int) -> Step:
+def published(run: ServedRun, passes: int) -> Step:
+    """Publish what is open, then as many passes; returns the last step: it is done, or waits."""
     for _ in range(LOOKS_MAX):
         look = run.look()
         if run.follow_log_start(look) or _gives_up_stray(run, look):
             continue
         step = next_step(look)
+        if isinstance(step, Done) and _note_published(run, look):
+            continue
+        may_plan = not isinstance(step, Merge) and not open_step.why_open(look.row, step)
+        if passes and may_plan and (plan := planned(run.environment, look)):
+            passes -= 1
+            _rewrite(run, look, plan)
+            continue
         match step:
             case Send():
                 run.send(step)
@@ -85,15 +97,9 @@ def _published(run: ServedRun, passes: int) -> Step:
                 else:
                     run.claim(adopts=True)
             case Done():
-                if _note_published(run, look):
-                    continue
-                plan = planned(run.environment, look) if passes else []
-                if not plan:
-                    run.commit(look, ReleaseClaim(run=run.name))
-                    run.environment.happened("run ended: done")
-                    return step
-                passes -= 1
-                _rewrite(run, look, plan)
+                run.commit(look, ReleaseClaim(run=run.name))
+                run.environment.happened("run ended: done")
+                return step
             case Retire(segment_ids=ids):
                 _retire(run, look, ids)
             case Copy() | Refused():
@@ -180,13 +186,26 @@ def _rewrite(run: ServedRun, look: Look, plan: Sequence[Replacement]) -> None:
         look,
         *_swapped(run, plan),
         NotePass(earliest_ms=horizon_ms, has_spared=False),
+        *_noted_of(environment, plan),
         _local_noted(environment, look),
         AdvanceCleanerOffset(
             epoch=look.row.epoch, offset=max(clean, look.row.cleaner_offset or 0)
         ),
     )
+    for group in plan:
+        for offset, end in group.dropped.items():
+            environment.cluster.log.dropped.setdefault(offset, set()).add(end)
     environment.outcomes["passes"] += 1
     environment.outcomes["groups"] += len(plan)
+
+
+def _noted_of(environment: ServedEnvironment, plan: Sequence[Replacement]) -> Iterator[Update]:
+    """What a pass notes of its strategy, and of tombstones that went before anything is published.
+    """
+    if environment.is_by_version:
+        yield NoteStrategy(name=strategy_name(environment.rules))
+    if environment.is_detached and any(group.dropped for group in plan):
+        yield NoteDropped()
 
 
 def _local_noted(environment: ServedEnvironment, look: Look) -> NoteLocalRanges:

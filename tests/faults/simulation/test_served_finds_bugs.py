@@ -24,6 +24,7 @@ from tierfold.compaction.brokers.broker_view import BrokerSegment
 from tierfold.compaction.brokers.events import Event, SegmentState, SegmentUpdated
 from tierfold.compaction.commits.commit import StartDeletion
 from tierfold.compaction.model.errors import UnreadableObject
+from tierfold.compaction.planning import open_step
 from tierfold.compaction.publishing import batches, deletions, groups
 from tierfold.compaction.publishing import next_step as steps
 from tierfold.compaction.publishing.look import Look
@@ -257,6 +258,11 @@ def tombstones_go_at_their_horizon(patch: pytest.MonkeyPatch) -> None:
     )
 
 
+def passes_follow_unpublished_ones(patch: pytest.MonkeyPatch) -> None:
+    """A pass is planned over one that is not published."""
+    patch.setattr(open_step, "why_open", lambda *_: "")
+
+
 def first_failure(bug: Bug, first: int, seeds: int) -> str:
     """Return the first failure of this many seeds, from `first` on."""
     for seed in range(first, first + seeds):
@@ -287,6 +293,7 @@ def first_failure(bug: Bug, first: int, seeds: int) -> str:
         (replacements_are_cancelled, 5, 300, "are missing|out of range|catalog set back"),
         (grace_is_short, 11, 150, "has it in COPY_FINISHED"),
         (dead_uploads_are_awaited_for_ever, 1, 50, "have not finished it"),
+        (passes_follow_unpublished_ones, 288, 400, "instead of None"),
     ],
 )
 def test_a_planted_bug_is_found(bug: Bug, first: int, seeds: int, found: str) -> None:
