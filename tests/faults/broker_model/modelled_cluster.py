@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from math import inf
 from random import Random
 from typing import Final, NamedTuple
 
@@ -175,15 +174,12 @@ class Cluster:
         for number in range(BROKERS):
             self._check(number)
 
-    def within_batch_ms(self, number: int) -> float:
-        """When the batch was sent of which a broker has applied the first events, not the last.
-
-        Infinite: it is at the end of one.
-        """
+    def open_batch(self, number: int) -> list[Sent]:
+        """The batch of which a broker has applied the first events, not the last; empty: none."""
         applied = self.brokers[number].applied
         if applied and applied < self.sent[applied - 1].batch.stop:
-            return self.sent[applied - 1].timestamp_ms
-        return inf
+            return [self.sent[place] for place in self.sent[applied - 1].batch]
+        return []
 
     def holes(self, cache: MetadataCache) -> list[int]:
         """Offsets of the log that finished segments have and no look-up finds."""

@@ -31,9 +31,17 @@ from tests.faults.simulation.simulation_scheduler import (
 )
 from tierfold.compaction.brokers.events import Event, SegmentAdded
 from tierfold.compaction.model.rules import CompactionStrategy, Rules
-from tierfold.compaction.model.segment_ids import SegmentMark, id_text, marked
+from tierfold.compaction.model.segment_ids import (
+    SegmentMark,
+    id_text,
+    is_restored_id,
+    marked,
+)
 from tierfold.compaction.model.segments import PartitionState
 from tierfold.compaction.publishing.look import PublishingLimits
+
+RESTORES: Final = 0.4
+"""How often a person restores."""
 
 DELAYS: Final = 0.1
 """How often a send, or a broker's, stays on its way for a while, as when a machine sleeps."""
@@ -58,6 +66,10 @@ class ServedEnvironment:
     margin: int
     """`tail.margin.segments`."""
     orphan_age_ms: int
+    has_restores: bool
+    """Whether a person restores earlier states."""
+    restored_ms: int = 0
+    """When all brokers had applied the last restore that was sent as one batch, as versions ask."""
     is_detached: bool = False
     """The tier is compacted before its cluster is given: nothing is published yet, and tombstones
     go at once."""
@@ -72,6 +84,10 @@ class ServedEnvironment:
     """Uploads that were finished over offsets of a replacement."""
     gone: set[str] = field(default_factory=set)
     """Segments of which a run said that they are gone."""
+    rows: list[PartitionState] = field(default_factory=list)
+    """All rows that were ever written, the newest one last."""
+    deleted_by_runs: set[str] = field(default_factory=set)
+    """Segments of which a run has deleted an object."""
     is_by_run: bool = False
     """Whether a run, not a broker, deletes the next object."""
     cluster: Cluster = field(init=False)
@@ -134,6 +150,8 @@ class ServedEnvironment:
                     self._note_late(event)
                 else:
                     self._check_event(event)
+            if self.is_by_version and any(is_restored_id(one.segment_id) for one in events):
+                self.restored_ms = self.now_ms + self.cluster.lag_max_ms
             self.cluster.send(events, sent_ms=sent_ms, by=actor.name, seen=seen)
 
         if self.rng.random() < DELAYS and not self.scheduler.is_calm:
@@ -141,14 +159,14 @@ class ServedEnvironment:
             actor.sleep(self.rng.choice((10 * SECOND_MS, 5 * MINUTE_MS, 25 * MINUTE_MS)))
         self.act(actor, f"send {words}", landed)
 
-    def new_id(self, *, is_own: bool) -> str:
-        """Draw a segment id, as a run makes it, or as a broker does."""
+    def new_id(self, *, is_own: bool, is_restored: bool = False) -> str:
+        """Draw a segment id, as a run makes it, of a restore or not, or as a broker does."""
         drawn = bytearray(self.rng.randbytes(16))
         drawn[0] &= 0x7F
         drawn[6] = drawn[6] & 0x0F | 0x40
         drawn[8] = drawn[8] & 0x3F | 0x80
         text = id_text(bytes(drawn))
-        return marked(text, SegmentMark(FINGERPRINT, is_restored=False)) if is_own else text
+        return marked(text, SegmentMark(FINGERPRINT, is_restored=is_restored)) if is_own else text
 
     def fail(self, violation: str) -> NoReturn:
         """End the scenario with this violation."""
@@ -190,6 +208,7 @@ class ServedEnvironment:
         """Check a segment before one of its objects is deleted."""
         if not self.is_by_run:
             return
+        self.deleted_by_runs.add(segment_id)
         if segment_id in self.table.row.live_ids:
             self.fail(f"an object of {segment_id} is deleted, and it is live")
         for number, cache in enumerate((self.cluster.whole, *self.cluster.caches)):
@@ -212,6 +231,7 @@ class ServedEnvironment:
 
     def row_changed(self, after: PartitionState) -> None:
         """Check a new row: what is live is there, unless brokers deleted it."""
+        self.rows.append(after)
         for segment in after.segments:
             is_over = segment.end_offset < self.cluster.log.log_start
             if not is_over and not self.tier.is_whole(segment.segment_id):
@@ -229,12 +249,19 @@ class ServedEnvironment:
         late = () if found.value is None else self.late_with(found.value)
         if any(one in known and known[one].state is FINISHED for one in late):
             self.outcomes["values shown by a late upload"] += 1
-        elif self.caught_up_ms >= self.cluster.within_batch_ms(number):
+        elif any(self.caught_up_ms >= one.timestamp_ms for one in self.cluster.open_batch(number)):
             # Between two events of a group that was compacted before its cluster was given, a
             # source may show what a tombstone hid that is gone; a person has agreed to that.
             self.outcomes["values shown within a first batch"] += 1
+        elif self.is_by_version and self._is_within_restore(number):
+            self.outcomes["values shown within a restore's batch"] += 1
         else:
             self.fail(f"broker {number}, {found.what}")
+
+    def _is_within_restore(self, number: int) -> bool:
+        """Whether a broker has applied the first events of a restore's batch, not the last."""
+        batch = self.cluster.open_batch(number)
+        return any(is_restored_id(sent.event.segment_id) for sent in batch)
 
     def _note_late(self, event: Event) -> None:
         """Note an upload that is finished over offsets of a replacement.
@@ -293,6 +320,7 @@ def drawn_served(seed: int) -> ServedEnvironment:
         retention_ms=rng.choice((-1, -1, -1, 2 * DAY_MS)),
         margin=rng.choice((0, 0, 1)),
         orphan_age_ms=DAY_MS,
+        has_restores=Random(f"restores of {seed}").random() < RESTORES,
     )
     environment.tier = TierContents(removed=environment.removed)
     environment.cluster = Cluster(

@@ -19,6 +19,7 @@ from tierfold.compaction.brokers.broker_view import BrokerSegment
 from tierfold.compaction.brokers.cluster_view import BrokerPartition
 from tierfold.compaction.brokers.events import SegmentAdded, SegmentState
 from tierfold.compaction.model.origins import UPLOADED, Compacted, Origin
+from tierfold.compaction.model.segment_ids import is_restored_id
 from tierfold.compaction.model.segments import LeaderEpoch, Segment
 from tierfold.compaction.planning.drop_limits import DropLimits, limits_beside, readers_of
 from tierfold.compaction.publishing.look import Look
@@ -83,8 +84,9 @@ def merged(environment: ServedEnvironment, look: Look, ids: Sequence[str]) -> Re
     """One replacement of live segments that overlap, by effective ranges."""
     live = [one for one in look.row.segments if one.segment_id in ids]
     start, end = min(one.own_start_offset for one in live), live[-1].end_offset
+    is_restored = any(is_restored_id(one.segment_id) for one in live)
     content = Content(
-        environment.new_id(is_own=True),
+        environment.new_id(is_own=True, is_restored=is_restored),
         start,
         end,
         _epochs_of(live, start, end),
