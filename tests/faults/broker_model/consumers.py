@@ -38,6 +38,11 @@ class OutOfRange:
 
 
 @dataclass(frozen=True, slots=True)
+class Unavailable:
+    """No leader serves the partition now."""
+
+
+@dataclass(frozen=True, slots=True)
 class ObjectMissing:
     """The segment that serves the offset lacks an object."""
 

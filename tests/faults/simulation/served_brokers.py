@@ -6,11 +6,18 @@ from functools import partial
 from typing import Final
 
 from tests.compaction.builders import KEY
-from tests.faults.broker_model.consumers import Fetched, ObjectMissing, OutOfRange
+from tests.faults.broker_model.consumers import (
+    Fetched,
+    ObjectMissing,
+    OutOfRange,
+    Unavailable,
+)
 from tests.faults.broker_model.metadata_cache import FINISHED, GONE, LISTED, STARTED
+from tests.faults.broker_model.modelled_cluster import BROKERS, Broker
 from tests.faults.broker_model.served_log import KEYS
 from tests.faults.broker_model.tier_contents import PARTS, Content, Kept, kept
 from tests.faults.simulation.served_environment import ServedEnvironment
+from tests.faults.simulation.served_table import failure
 from tests.faults.simulation.served_verbs import put, remove
 from tests.faults.simulation.simulation_scheduler import (
     DAY_MS,
@@ -53,7 +60,7 @@ def upload_next(environment: ServedEnvironment, broker: int, actor: Actor) -> bo
     cluster, rng = environment.cluster, environment.rng
 
     def begin() -> Content | None:
-        if cluster.leader != broker:
+        if cluster.leader != broker or not cluster.has_leader:
             return None
         tiered_to = cluster.brokers[broker].cache.highest_offset(cluster.log.lineage)
         found = cluster.log.locals[broker].segment_at(max(tiered_to + 1, cluster.log.log_start))
@@ -129,8 +136,10 @@ def elects(environment: ServedEnvironment, actor: Actor) -> None:
 def elect(environment: ServedEnvironment, actor: Actor) -> None:
     """Let the other broker lead, and go on with appends and uploads."""
     cluster = environment.cluster
+    if not cluster.brokers[cluster.follower].is_up:
+        return
     is_unclean = environment.rng.random() < STRAYS and _uploads_all(environment, actor)
-    epoch = environment.act(actor, "elect a leader", cluster.elect)
+    epoch = environment.act(actor, "elect a leader", lambda: cluster.elect(cluster.follower))
     environment.outcomes["elections"] += 1
     spawn_leader(environment, epoch)
     if is_unclean:
@@ -166,6 +175,30 @@ def _upload_stray(environment: ServedEnvironment, actor: Actor) -> None:
     environment.outcomes["strays"] += 1
 
 
+def stops_brokers(environment: ServedEnvironment, actor: Actor) -> None:
+    """Stop a broker now and then; meanwhile the other one leads, or none. Then it comes back."""
+    cluster, rng = environment.cluster, environment.rng
+    for _ in range(rng.randint(1, 3)):
+        actor.sleep(rng.choice(WAITS_MS))
+        number = rng.randrange(BROKERS)
+        environment.act(actor, f"stop broker {number}", partial(_stop, environment, number))
+        actor.sleep(rng.choice(WAITS_MS[:-1]))
+        if cluster.leader == number and rng.random() < 0.6:
+            elect(environment, actor)
+            actor.sleep(rng.choice(WAITS_MS[:-1]))
+        environment.act(actor, f"start broker {number}", partial(cluster.start, number))
+        if cluster.leader == number:
+            epoch = environment.act(actor, "elect it again", partial(cluster.elect, number))
+            spawn_leader(environment, epoch)
+
+
+def _stop(environment: ServedEnvironment, number: int) -> None:
+    """Stop a broker, whatever its uploads are at; what it has sent may still arrive."""
+    environment.cluster.stop(number)
+    environment.scheduler.kill(f"broker {number} ")
+    environment.outcomes["brokers stopped"] += 1
+
+
 def spawn_leader(environment: ServedEnvironment, epoch: int) -> None:
     """Start the leader of an epoch."""
     broker = environment.cluster.leader
@@ -197,7 +230,7 @@ def expire(environment: ServedEnvironment, actor: Actor) -> bool:
 def _expire_by_age(environment: ServedEnvironment) -> None:
     """Move the log start behind segments at the head that are too old."""
     cluster = environment.cluster
-    if environment.retention_ms < 0:
+    if environment.retention_ms < 0 or not cluster.has_leader:
         return
     cache = cluster.brokers[cluster.leader].cache
     for segment in cache.in_state(FINISHED):
@@ -212,6 +245,8 @@ def _expire_by_age(environment: ServedEnvironment) -> None:
 def _next_over(environment: ServedEnvironment) -> str:
     """The id of a segment that the leader deletes next; "": there is none."""
     cluster = environment.cluster
+    if not cluster.has_leader:
+        return ""
     cache = cluster.brokers[cluster.leader].cache
     for segment in cache.in_state(STARTED, FINISHED, LISTED):
         if segment.added.end_offset < cluster.log.log_start:
@@ -227,15 +262,24 @@ def _next_over(environment: ServedEnvironment) -> str:
 
 def _delete(environment: ServedEnvironment, actor: Actor, segment_id: str) -> None:
     cluster = environment.cluster
-    known = cluster.brokers[cluster.leader].cache.segments.get(segment_id)
+    broker = cluster.brokers[cluster.leader]
+    known = broker.cache.segments.get(segment_id)
     if known is not None and known.state is not LISTED:
         _update(environment, actor, segment_id, LISTED)
     for part in PARTS:
+        _ensure_up(broker)
         remove(environment, actor, segment_id, part)
+    _ensure_up(broker)
     _update(environment, actor, segment_id, GONE)
     environment.outcomes["segments expired"] += 1
     # The broker waits until its own cache shows the event.
     environment.act(actor, "read back", cluster.catch_up_wholly)
+
+
+def _ensure_up(broker: Broker) -> None:
+    """Raise UnreadableObject if the broker has stopped meanwhile, also if it is back."""
+    if not broker.is_up:
+        raise failure("the broker stopped")
 
 
 def deletes_records(environment: ServedEnvironment, actor: Actor) -> None:
@@ -274,6 +318,9 @@ def _read(environment: ServedEnvironment, actor: Actor) -> str:
             actor, f"fetch {position}", partial(cluster.fetch, position), is_read=True
         )
         match found:
+            case Unavailable():
+                environment.outcomes["readers without a leader"] += 1
+                actor.sleep(rng.choice(WAITS_MS[1:]))
             case OutOfRange():
                 if position < cluster.log.log_start:
                     return "reset"

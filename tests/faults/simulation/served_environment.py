@@ -46,6 +46,9 @@ RESTORES: Final = 0.4
 DELAYS: Final = 0.1
 """How often a send, or a broker's, stays on its way for a while, as when a machine sleeps."""
 
+STOPS: Final = 0.4
+"""How often brokers stop, and come back."""
+
 PROFILES: Final = (
     FaultProfile(faults=0.0, switches=0.5, leaps=0.0),
     FaultProfile(faults=0.01, switches=0.3, leaps=0.005),
@@ -65,6 +68,8 @@ class ServedEnvironment:
     """The topic's; −1: nothing expires by its age."""
     margin: int
     """`tail.margin.segments`."""
+    has_stops: bool
+    """Whether brokers stop, and come back."""
     orphan_age_ms: int
     has_restores: bool
     """Whether a person restores earlier states."""
@@ -211,10 +216,10 @@ class ServedEnvironment:
         self.deleted_by_runs.add(segment_id)
         if segment_id in self.table.row.live_ids:
             self.fail(f"an object of {segment_id} is deleted, and it is live")
-        for number, cache in enumerate((self.cluster.whole, *self.cluster.caches)):
+        caches = {f"broker {number}": one.cache for number, one in self.cluster.ready.items()}
+        for who, cache in {"the topic": self.cluster.whole, **caches}.items():
             known = cache.segments.get(segment_id)
             if known is not None and known.state in (STARTED, FINISHED):
-                who = "the topic" if number == 0 else f"broker {number - 1}"
                 what = f"{who} has it in {known.state.name}"
                 self.fail(f"an object of {segment_id} is deleted, and {what}")
         listed_ms = [
@@ -319,6 +324,7 @@ def drawn_served(seed: int) -> ServedEnvironment:
         delete_retention_ms=rng.choice((MINUTE_MS, 2 * HOUR_MS, DAY_MS)),
         retention_ms=rng.choice((-1, -1, -1, 2 * DAY_MS)),
         margin=rng.choice((0, 0, 1)),
+        has_stops=Random(f"stops of {seed}").random() < STOPS,
         orphan_age_ms=DAY_MS,
         has_restores=Random(f"restores of {seed}").random() < RESTORES,
     )

@@ -20,6 +20,7 @@ from tests.faults.simulation.served_brokers import (
     expires,
     reads,
     spawn_leader,
+    stops_brokers,
     upload_next,
 )
 from tests.faults.simulation.served_environment import ServedEnvironment, drawn_served
@@ -97,6 +98,8 @@ def _begin(environment: ServedEnvironment) -> None:
         scheduler.spawn("person", partial(_restores, environment))
     if rng.random() < 0.3:
         scheduler.spawn("admin", partial(deletes_records, environment), allowed=frozenset())
+    if environment.has_stops:
+        scheduler.spawn("operator", partial(stops_brokers, environment), allowed=frozenset())
     for number in range(rng.randint(2, 4)):
         allowed = frozenset({Fault.STALLED})
         scheduler.spawn(f"reader{number}", partial(reads, environment), allowed=allowed)

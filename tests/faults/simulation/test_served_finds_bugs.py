@@ -25,7 +25,7 @@ from tierfold.compaction.brokers.events import Event, SegmentState, SegmentUpdat
 from tierfold.compaction.commits.commit import StartDeletion
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.planning import open_step
-from tierfold.compaction.publishing import batches, deletions, groups
+from tierfold.compaction.publishing import batches, deletions, groups, holes
 from tierfold.compaction.publishing import next_step as steps
 from tierfold.compaction.publishing.look import Look
 from tierfold.compaction.publishing.replacements import update_event
@@ -263,6 +263,21 @@ def passes_follow_unpublished_ones(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(open_step, "why_open", lambda *_: "")
 
 
+def restores_are_sent_as_passes(patch: pytest.MonkeyPatch) -> None:
+    """What a restore brings back is sent group by group and ascending, like any other pass."""
+    patch.setattr(steps, "_is_to_restore", lambda *_: False)
+
+
+def retired_segments_repair(patch: pytest.MonkeyPatch) -> None:
+    """A hole is repaired with whatever covers it; nothing checks what is sent."""
+
+    def covering(look: Look, offset: int) -> Iterable[BrokerSegment]:
+        over = look.view.in_state(SegmentState.COPY_FINISHED)
+        return (one for one in over if one.added.start_offset <= offset <= one.added.end_offset)
+
+    patch.setattr(holes, "_covering", covering)
+
+
 def first_failure(bug: Bug, first: int, seeds: int) -> str:
     """Return the first failure of this many seeds, from `first` on."""
     for seed in range(first, first + seeds):
@@ -294,6 +309,8 @@ def first_failure(bug: Bug, first: int, seeds: int) -> str:
         (grace_is_short, 11, 150, "has it in COPY_FINISHED"),
         (dead_uploads_are_awaited_for_ever, 1, 50, "have not finished it"),
         (passes_follow_unpublished_ones, 288, 400, "instead of None"),
+        (restores_are_sent_as_passes, 0, 300, "instead of None"),
+        (retired_segments_repair, 0, 300, "instead of"),
     ],
 )
 def test_a_planted_bug_is_found(bug: Bug, first: int, seeds: int, found: str) -> None:
