@@ -103,10 +103,11 @@ def test_what_was_replaced_goes_and_brokers_forget_it(
     planned = served.publish("--dry-run")
     assert planned["superseded_gone_at"] is None
     assert "go a grace period (1 d) after brokers list them" in planned["superseded_note"]
-    served.publish()
+    published = served.publish()
+    assert "`tierfold vacuum --publish` after" in published["superseded_note"]
     assert served.states()["DELETE_STARTED"] == 3
     (entry,) = served.plan(*NO_MARGIN).entries
-    assert entry["superseded_gone_at"] is not None
+    assert entry["superseded_gone_at"] == published["superseded_gone_at"] is not None
     # Not before the grace period is over,
     young = served.clean("--publish", hours=0.9)
     assert (young.entries[0]["outcome"], young.entries[0]["events_sent"]) == ("nothing_to_do", 0)
