@@ -19,6 +19,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from tierfold.compaction.deletion.deletion_plan import GRACE_MS
 from tierfold.compaction.deletion.dropped import Dropped
@@ -26,6 +27,12 @@ from tierfold.compaction.model.bindings import Binding, Detached, ServedBy
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import RetiredSegment, Segment
 from tierfold.compaction.model.wording import duration, spaced
+
+_EARLIER: Final = (
+    "or earlier: brokers delete them themselves once their log start passes them, or if no live"
+    " segment lies at or before them"
+)
+"""Kafka 4.0's `RLMExpirationTask` also deletes what is listed before the first live segment."""
 
 
 class Removal(StrEnum):
@@ -65,12 +72,14 @@ class SupersededBytes:
         if self.removal is Removal.PUBLISHED:
             return (
                 f"{what}: brokers serve their range from them until the new segments are published;"
-                f" they go a grace period ({duration(GRACE_MS)}) after brokers list them"
+                f" they go a grace period ({duration(GRACE_MS)}) after brokers list them,"
+                f" {_EARLIER}"
             )
         if self.removal is Removal.LISTED:
             return (
                 f"{what} until the first `tierfold vacuum --publish` after {gone_at}, a grace"
-                f" period ({duration(GRACE_MS)}) after brokers listed them for deletion"
+                f" period ({duration(GRACE_MS)}) after brokers listed them for deletion,"
+                f" {_EARLIER}"
             )
         if self.removal is Removal.RETENTION:
             return f"{what} until brokers expire them by retention.ms, after {gone_at}"

@@ -35,6 +35,10 @@ RETENTION: Final = (Removal.RETENTION, NEWEST_MS + WEEK_MS, "")
 NO_DELETE: Final = (Removal.KEPT, None, "the cleanup.policy set here has no delete")
 FOR_EVER: Final = (Removal.KEPT, None, "retention.ms is -1")
 NO_TIME: Final = (Removal.KEPT, None, "they have no timestamp")
+EARLIER: Final = (
+    "or earlier: brokers delete them themselves once their log start passes them, or if no live"
+    " segment lies at or before them"
+)
 PUBLISHED: Final = (Removal.PUBLISHED, None, "")
 
 
@@ -157,7 +161,8 @@ def test_beside_brokers_the_sentence_names_no_time() -> None:
     (served,) = superseded_bytes([entry(BROKER)], Rules(cleanup_policy=COMPACT), BOUND)
     assert served.sentence("").startswith("1 000 bytes of replaced segments stay: brokers serve")
     assert served.sentence("").endswith(
-        "until the new segments are published; they go a grace period (1 d) after brokers list them"
+        "until the new segments are published; they go a grace period (1 d) after brokers list"
+        f" them, {EARLIER}"
     )
 
 
@@ -177,7 +182,7 @@ def test_what_brokers_list_goes_a_grace_period_after_the_later_of_both(
     assert is_past is (late_ms == 0)
     assert promised.sentence("1970-01-02") == (
         "1 000 bytes of replaced segments stay until the first `tierfold vacuum --publish` after"
-        " 1970-01-02, a grace period (1 d) after brokers listed them for deletion"
+        f" 1970-01-02, a grace period (1 d) after brokers listed them for deletion, {EARLIER}"
     )
 
 
