@@ -181,7 +181,8 @@ def vacuum_verb(output: Output, *, is_confirmed: bool, **given: Any) -> None:
     period later. Without tier.binding=detached, brokers may still serve the tier, and only segments
     that tierfold wrote are deleted. With brokers, only what they never had, or forgot. With
     --publish, also what they list for deletion since `compact` published its replacement, uploads
-    included, a grace period after they listed it; brokers are then sent that it is gone. Catalog
+    included, a grace period after they listed it; brokers are then sent that it is gone. Of a topic
+    that was deleted, what tierfold wrote, an --orphan-age after its brokers' last event. Catalog
     files that were superseded thirty days ago are deleted too, whatever --topic is, and so are key
     indexes of segments that are gone.
 

@@ -36,9 +36,10 @@ YOUNG = ("--set", "cleanup.policy=compact", "--set", "min.compaction.lag.ms=9999
 class Restorable(Served):
     """A compacted topic, and the state before."""
 
-    def restore(self, *more: str) -> Ran:
+    def restore(self, *more: str, to_ms: int | None = None) -> Ran:
+        """To the first state, or to that of an instant."""
         *_, first = self.catalog.history(self.row.key)
-        to = ("--to", str(first.committed_at_ms))
+        to = ("--to", str(first.committed_at_ms if to_ms is None else to_ms))
         words = (f"{self.topic.name}-0", *to, *self._scope[:2], *more)
         return tierfold(self.kafka, "restore", self.kafka.tier, *words)
 
@@ -128,7 +129,8 @@ def test_what_one_batch_cannot_hold_is_refused_before_anything_is_claimed(
 
 
 def test_consumers_read_again_what_was_there(kafka: KafkaCluster, published: Restorable) -> None:
-    tier, retired = published, published.row.retired_ids
+    tier, row = published, published.row
+    retired, compacted_ms = row.retired_ids, row.committed_at_ms
     assert len(tier.topic.read()) < tier.was
     shown = tier.restore("--publish", "--dry-run")
     last = tier.row.next_offset - 1
@@ -146,7 +148,12 @@ def test_consumers_read_again_what_was_there(kafka: KafkaCluster, published: Res
     assert not tier.row.live_ids & retired
     beside = brokers_of(tier.status(), tier.topic.name)
     assert differing(dict(beside)) == {}
-    # Another pass begins from there.
+    # To undo it would show deleted keys;
+    (entry,) = tier.restore("--publish", "--json", to_ms=compacted_ms).entries
+    assert entry["outcome"] == "refused", entry
+    assert "it undoes another restore" in entry["reason"]
+    assert entry["reason"].endswith("it ends with the same records.")
+    # but another pass begins from there.
     tier.publish()
     kafka.wait(lambda: len(tier.topic.read()) < tier.was, "the compaction")
 

@@ -20,15 +20,17 @@ from tests.brokers.altered_settings import alter
 from tests.brokers.cluster import KafkaCluster
 from tests.brokers.published import added, send, updated
 from tests.brokers.test_status_of_brokers import RECORDS, brokers_of, tierfold, topic_of
-from tests.brokers.test_whose_cluster import HOUR_MS, NO_MARGIN, Served, ids_in
-from tests.brokers.topics import FIRST_MS
+from tests.brokers.test_whose_cluster import HOUR_MS, NO_MARGIN, Served, copied_as, ids_in
+from tests.brokers.topics import FIRST_MS, Topic
 from tests.jobs.claims import own_id_of
 from tests.jobs.commands import ALWAYS, CLOCK, Ran
 from tests.jobs.scripted_runs import scripted
 from tests.storage.call_scripts import Killed, Rule, at, killed
+from tests.storage.new_ids import foreign_id
 from tierfold.compaction.brokers.events import SegmentState
 from tierfold.jobs.publishing import canary
 from tierfold.storage.brokers.event_door import EventDoor
+from tierfold.storage.kafka.kafka_uuid import new_kafka_uuid
 from tierfold.storage.tiers.service_notes import FOLDER
 
 DELETE_STARTED = SegmentState.DELETE_STARTED
@@ -101,10 +103,11 @@ def test_what_was_replaced_goes_and_brokers_forget_it(
     planned = served.publish("--dry-run")
     assert planned["superseded_gone_at"] is None
     assert "go a grace period (1 d) after brokers list them" in planned["superseded_note"]
-    served.publish()
+    published = served.publish()
+    assert "`tierfold vacuum --publish` after" in published["superseded_note"]
     assert served.states()["DELETE_STARTED"] == 3
     (entry,) = served.plan(*NO_MARGIN).entries
-    assert entry["superseded_gone_at"] is not None
+    assert entry["superseded_gone_at"] == published["superseded_gone_at"] is not None
     # Not before the grace period is over,
     young = served.clean("--publish", hours=0.9)
     assert (young.entries[0]["outcome"], young.entries[0]["events_sent"]) == ("nothing_to_do", 0)
@@ -164,6 +167,65 @@ def test_nothing_goes_while_a_broker_still_gives_what_was_dropped(
     (entry,) = served.clean("--publish", "--canary", "off").entries
     assert (entry["outcome"], entry["events_sent"]) == ("vacuumed", 3), entry
     assert any("no canary was read before the deletion" in note for note in entry["notes"])
+
+
+def of_deleted(ran: Ran, topic: Topic, again: Topic) -> dict[str, Any]:
+    """What a run that refuses nothing says of a topic that was deleted and made again."""
+    assert ran.code == 0, ran
+    (gone,) = (entry for entry in ran.entries if entry["topic_id"] == topic.id)
+    assert "was deleted" in gone["reason"], gone
+    assert again.id in gone["reason"], gone
+    return gone
+
+
+def test_of_a_deleted_topic_goes_what_tierfold_wrote(
+    kafka: KafkaCluster, tmp_path: Path
+) -> None:
+    """Also once there is another one of its name, which goes on."""
+    topic = topic_of(kafka, "topic-gone")
+    served = Published(kafka, tmp_path, topic)
+    served.publish()
+    folder, row = topic.folder(), served.row
+    (live,) = row.live_ids
+    ours, theirs, upload = own_id_of(served.catalog), foreign_id(), new_kafka_uuid()
+    shutil.copytree(folder, kept := tmp_path / "kept")
+    topic.delete()
+    kafka.wait(lambda: not ids_in(folder), "the brokers' own deletion")
+    again = topic_of(kafka, "topic-gone")
+    shutil.copytree(kept, folder, dirs_exist_ok=True)  # As if brokers had died meanwhile.
+    for new in (ours, theirs, upload):
+        copied_as(folder, live, new)
+    local = ("--engine", "local")
+    for verb, words, outcome in (
+        ("plan", ALWAYS, "nothing_to_do"),
+        ("compact", (*ALWAYS, *local), "nothing_to_do"),
+        ("vacuum", ("--no-publish",), "nothing_to_do"),
+        ("verify", local, "left"),
+    ):
+        ran = tierfold(kafka, verb, kafka.tier, *words, *served._scope, "--json")
+        gone = of_deleted(ran, topic, again)
+        assert gone["outcome"] == outcome, gone
+        assert "`tierfold vacuum --publish` deletes what tierfold wrote of it" in gone["reason"]
+    ran = tierfold(kafka, "status", kafka.tier, *served._scope, "--json")
+    assert of_deleted(ran, topic, again)["outcome"] == "ok"
+    # Not while its brokers may still be at work, and not by a dry run.
+    gone = of_deleted(served.clean("--publish", hours=20), topic, again)
+    assert "its brokers may still delete their part, until 2" in gone["reason"]
+    before = ids_in(folder)
+    dry = served.clean("--publish", "--dry-run", hours=20)
+    (gone,) = (entry for entry in dry.entries if entry["topic_id"] == topic.id)
+    assert (gone["outcome"], gone["events_planned"]) == ("planned", 0), gone
+    assert {one["segment_id"] for one in gone["objects"]} == {live, ours}
+    assert ids_in(folder) == before
+    done = served.clean("--publish")
+    (gone,) = (entry for entry in done.entries if entry["topic_id"] == topic.id)
+    assert (done.code, gone["outcome"], gone["events_sent"]) == (0, "vacuumed", 0), done
+    assert ids_in(folder) == before - {live, ours}
+    left = f"{len(row.retired_ids) + 2} segments kept that this catalog's runs did not write"
+    assert left in gone["notes"][0]
+    of_deleted(served.clean("--publish"), topic, again)
+    assert served.catalog.read()[row.key].named_ids == row.retired_ids
+    assert len(again.logs()) == 3
 
 
 STEPS = [
