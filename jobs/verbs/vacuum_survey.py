@@ -52,7 +52,7 @@ from tierfold.storage.catalog.rows import RowsRead
 
 _UNPROVEN: Final = (
     "no canary has shown yet that these brokers read this tier, so nothing that they may need is"
-    " deleted; `tierfold compact` reads it again"
+    " deleted, with --canary off neither; `tierfold compact` reads it again"
 )
 
 

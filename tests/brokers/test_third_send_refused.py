@@ -130,3 +130,30 @@ def test_a_right_that_is_missing(kafka: KafkaCluster, tmp_path: Path) -> None:
         ran = served.vacuum_on(kafka.tier, *words)
     assert ran.code == 0, ran
     assert served.is_clean()
+
+
+@pytest.mark.soak
+def test_without_the_right_to_read_a_person_has_to_do_without_a_canary(
+    kafka: KafkaCluster, tmp_path: Path
+) -> None:
+    """Once no broker should have it locally: what consumers get then is not known."""
+    served = due(kafka, tmp_path, "third-unread")
+    served.hours = 5
+    before = ids_in(served.topic.folder())
+    login = tmp_path / "login.properties"
+    login.write_text(LOGIN)
+    words = (kafka.servers_of("SASL"), "--command-config", str(login))
+    # With them it is known since when no broker has it locally.
+    settings = Right(AclOperation.DESCRIBE_CONFIGS, served.topic.name)
+    describe = Right(AclOperation.DESCRIBE, served.topic.name)
+    asked = (READ_METADATA, METADATA_SETTINGS, BROKER_SETTINGS)
+    with granted(kafka, *asked, WRITE_METADATA, describe, settings):
+        served.refuses(
+            served.vacuum_on(kafka.tier, *words), "the right Read on topic third-unread is missing"
+        )
+        assert ids_in(served.topic.folder()) == before
+        assert served.row.marked_ids == frozenset()
+        ran = served.vacuum_on(kafka.tier, *words, "--canary", "off")
+    assert ran.code == 0, ran
+    assert any("no canary was read" in note for note in ran.entries[0]["notes"])
+    assert served.is_clean()
