@@ -5,6 +5,7 @@
     status           `status`
     verify           `verify`
     verified         what `verify` found out about one partition
+    verified_by_brokers  what it finds by brokers' metadata, and as a consumer reads
     verify_targets   what `verify` reads of each partition
     second_opinion   `verify --second-opinion`
     history          `history`

@@ -59,6 +59,12 @@ class Published(Served):
         words = (*self._scope, "--grace-period", "1h", *self.clock, *more, "--json")
         return tierfold(self.kafka, "vacuum", self.kafka.tier, *words)
 
+    def verify(self, tier: Path) -> dict[str, Any]:
+        """What a verify of the tier, or of a copy, finds."""
+        words = (*self._scope, "--engine", "local", "--json")
+        (entry,) = tierfold(self.kafka, "verify", tier, *words).entries
+        return entry
+
     def states(self) -> dict[str, int]:
         """How many segments brokers have, by state."""
         ran = tierfold(self.kafka, "status", self.kafka.tier, *self._scope, "--json")
@@ -106,6 +112,8 @@ def test_what_was_replaced_goes_and_brokers_forget_it(
     published = served.publish()
     assert "`tierfold vacuum --publish` after" in published["superseded_note"]
     assert served.states()["DELETE_STARTED"] == 3
+    sound = served.verify(kafka.tier)
+    assert any("read through brokers agree with the tier" in one for one in sound["notes"])
     (entry,) = served.plan(*NO_MARGIN).entries
     assert entry["superseded_gone_at"] == published["superseded_gone_at"] is not None
     # Not before the grace period is over,
@@ -325,6 +333,35 @@ def test_what_brokers_learn_between_survey_and_claim_counts(
     assert (entry["outcome"], entry["events_sent"]) == ("left", 0), entry
     assert "`tierfold compact` completes it" in entry["reason"]
     assert served.row.marked_ids == frozenset()
+
+
+@pytest.mark.soak
+def test_verify_reads_a_sample_through_brokers(kafka: KafkaCluster, tmp_path: Path) -> None:
+    topic = topic_of(kafka, "verified-through")
+    served = Published(kafka, tmp_path, topic)
+    served.publish()
+    (live,) = served.row.live_ids
+    shutil.copytree(kafka.tier, copy := tmp_path / "copy")
+    (log,) = topic.folder().glob(f"*{live}.log")
+    log.rename(kept := tmp_path / "kept.log")
+    found = served.verify(copy)
+    assert found["outcome"] == "failed", found
+    assert "to consumers at offset 0" in found["reason"], found
+    # Unless another run has changed the row meanwhile.
+    with scripted(at("look 2", served.note)):
+        found = served.verify(copy)
+    assert found["outcome"] == "sound", found
+    assert any("a commit changed the partition while it was" in note for note in found["notes"])
+    kept.rename(log)
+    assert served.verify(copy)["outcome"] == "sound"
+    # What is not published yet is no corruption.
+    topic.append(RECORDS)
+    topic.wait_until_tiered()
+    with scripted_sends(killed("send 1", is_done=True)), pytest.raises(Killed):
+        served.publish()
+    found = served.verify(kafka.tier)
+    assert found["outcome"] == "sound", found
+    assert any("do not have all of it yet" in note for note in found["notes"])
 
 
 @pytest.mark.soak
