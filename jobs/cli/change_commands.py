@@ -53,7 +53,8 @@ def restore_verb(output: Output, **given: Any) -> None:
     """Bring back an earlier state of one partition, as long as its segments still exist.
 
     Segments that brokers have uploaded since then stay. Segments that come back are read and
-    checked first. Segments that leave are retired, so another restore can undo this one.
+    checked first. Segments that leave are retired, so another restore can undo this one;
+    where brokers serve the partition, compact it again instead.
 
     To undo a run, name the time of the line below it in `tierfold history`. To undo the very
     first run, name the time of the line "found".

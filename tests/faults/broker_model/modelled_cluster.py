@@ -1,7 +1,7 @@
 """A cluster of two brokers that serve one partition from a tier, driven by time.
 
 Both read the metadata topic event by event, each with its own lag; a batch is not atomic. Readers
-go to the leader. A broker that stops comes back without its cache, and serves nobody until it has
+go to the leader. A broker that stops comes back without its cache, and serves no one until it has
 read the topic again. Only time passes by itself: actors append, elect, upload and expire.
 """
 
