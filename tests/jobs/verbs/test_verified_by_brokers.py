@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.compaction.broker_events import GONE, LISTED
-from tests.compaction.builders import CLUSTER, a_segment
+from tests.compaction.beside_brokers import view_beside
+from tests.compaction.broker_events import GONE, LISTED, uploaded
+from tests.compaction.builders import CLUSTER, a_segment, a_state
 from tests.compaction.looks import a_look, a_row, given, replacement, started, whole
 from tests.jobs.claims import ORDERS, note_served, view_of
 from tests.jobs.vacuum_tiers import compacted
@@ -58,3 +59,8 @@ def test_only_what_brokers_serve_by_the_row_is_compared(tier: Path) -> None:
     assert served_look(context, view_of(tier), Rules()) is None
     note_served(tier)
     assert served_look(context, view_of(tier), Rules()) is None  # No brokers were asked.
+    row = a_state([U], epoch=1)
+    events = uploaded("0", 0, 9)
+    assert served_look(context, view_beside(row, [], events), Rules()) is None
+    served = view_beside(replace(row, served_by=(CLUSTER,)), [], events)
+    assert served_look(context, served, Rules()) is not None
