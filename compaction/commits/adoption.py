@@ -117,20 +117,16 @@ def usable(
 def _hidden(
     finished: Sequence[Candidate], brokers: BrokerPartition, lost: Collection[str]
 ) -> frozenset[str]:
-    """Ids of the candidates over the offsets of lost ones, without those that others hold."""
+    """Ids of the candidates over the offsets of lost ones; discovery takes the largest."""
     added = [brokers.view.segments[segment_id].added for segment_id in lost]
-    over = [
-        candidate
+    return frozenset(
+        candidate.segment_id
         for candidate in finished
-        if candidate.segment_id not in lost
-        and any(
+        if any(
             candidate.start_offset <= one.end_offset
             and one.start_offset <= (candidate.reach or 0)
             for one in added
         )
-    ]
-    return frozenset(
-        one.segment_id for one in over if not any(_supersedes(other, one) for other in over)
     )
 
 
@@ -147,7 +143,7 @@ def within_log(finished: Sequence[Candidate], sent: Sequence[Candidate]) -> froz
 
 
 def _supersedes(outer: Candidate, inner: Candidate) -> bool:
-    """Whether a segment holds another one; of two over the same range, the smaller id."""
+    """Whether a half-sent segment holds another one; of two over the same range, the smaller id."""
     if not _holds(outer, inner) or outer.segment_id == inner.segment_id:
         return False
     return _range(outer) != _range(inner) or outer.segment_id < inner.segment_id

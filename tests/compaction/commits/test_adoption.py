@@ -305,6 +305,18 @@ def test_of_what_a_lost_replacement_hides_the_largest_is_live() -> None:
     assert [one.segment_id for one in found.live] == [OURS]
 
 
+def test_what_a_lost_replacement_does_not_hide_stays_hidden() -> None:
+    """An upload that look-ups no longer find, on either side of it."""
+    ranges = [(0, 19), (0, 9), (10, 19), (40, 59), (40, 49), (50, 59)]
+    events = [event for one in ranges for event in uploaded("{}-{}".format(*one), *one)]
+    for new_id in (OURS, LOST):
+        made = [added("x", 20, 39), updated("x", FINISHED)]
+        events += [event._replace(segment_id=new_id) for event in made]
+    found = adopted_beside([*(upload(*one) for one in ranges), ours(upload(20, 39))], events)
+    spans = [(one.start_offset, one.end_offset) for one in found.live]
+    assert spans == [(0, 9), (10, 19), (20, 39), (40, 49), (50, 59)]
+
+
 def test_parts_of_a_lost_replacement_are_not_read() -> None:
     part = upload(0, 19, lacking="index")
     part = replace(part, listed=replace(part.listed, segment_id=LOST))
@@ -327,6 +339,10 @@ def test_a_lost_replacement_that_others_do_not_cover_is_refused() -> None:
     # Below the log start nothing is needed.
     second = [*uploaded("10-19", 10, 19), *TWICE_LATE[-2:]]
     assert adopted_beside([SECOND], second, log_start=10).live[0].segment_id == SECOND.segment_id
+    # What is missing below it is another segment's.
+    above = [added("x", 10, 19), updated("x", FINISHED)]
+    late = [*second[:2], *(event._replace(segment_id=LOST) for event in above)]
+    assert refused_without_row_by_brokers(facts_beside(None, [SECOND], late), None) is None
     after_a_gap = [*uploaded("12-19", 12, 19), *second[2:]]
     facts = facts_beside(None, [upload(12, 19)], after_a_gap, log_start=10)
     assert refused_without_row_by_brokers(facts, None) is not None

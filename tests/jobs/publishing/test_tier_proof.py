@@ -186,8 +186,8 @@ def test_no_canary_is_read_of_a_tier_that_is_proven(noted: TierProof) -> None:
 
 def test_a_person_answers_for_the_tier_once_something_is_published(noted: TierProof) -> None:
     noted.mode = CanaryMode.OFF
+    assert not asks(noted, published(*TAKEN))
     context = noted.context
-    noted.read([published(*TAKEN)])
     assert canary_proof(context) == UNPROVEN
     assert noted.why_failed(SWAPPED) is None
     assert noted.is_proven
