@@ -127,10 +127,7 @@ def elects(environment: ServedEnvironment, actor: Actor) -> None:
     """Elect another leader now and then."""
     for _ in range(environment.rng.randint(0, 4)):
         actor.sleep(environment.rng.choice(WAITS_MS))
-        try:
-            elect(environment, actor)
-        except UnreadableObject as error:
-            environment.happened(f"an upload failed: {error}")
+        elect(environment, actor)
 
 
 def elect(environment: ServedEnvironment, actor: Actor) -> None:
@@ -138,12 +135,15 @@ def elect(environment: ServedEnvironment, actor: Actor) -> None:
     cluster = environment.cluster
     if not cluster.brokers[cluster.follower].is_up:
         return
-    is_unclean = environment.rng.random() < STRAYS and _uploads_all(environment, actor)
-    epoch = environment.act(actor, "elect a leader", lambda: cluster.elect(cluster.follower))
-    environment.outcomes["elections"] += 1
-    spawn_leader(environment, epoch)
-    if is_unclean:
-        _upload_stray(environment, actor)
+    try:
+        is_unclean = environment.rng.random() < STRAYS and _uploads_all(environment, actor)
+        epoch = environment.act(actor, "elect a leader", lambda: cluster.elect(cluster.follower))
+        environment.outcomes["elections"] += 1
+        spawn_leader(environment, epoch)
+        if is_unclean:
+            _upload_stray(environment, actor)
+    except UnreadableObject as error:
+        environment.happened(f"an upload failed: {error}")
 
 
 def _uploads_all(environment: ServedEnvironment, actor: Actor) -> bool:
@@ -161,6 +161,8 @@ def _upload_stray(environment: ServedEnvironment, actor: Actor) -> None:
     log, rng = environment.cluster.log, environment.rng
     if len(log.lineage) < 2 or log.lineage[-1][1] != log.end:
         return
+    if environment.cluster.whole.highest_offset(log.lineage) != log.end - 1:
+        return  # Something was appended after the upload, and leaders upload in order.
     (epoch, _), first = log.lineage[-2], log.end
     last = first + rng.randint(0, 5)
     records = [
