@@ -80,6 +80,8 @@ class ServedLog:
     strategy: CompactionStrategy = CompactionStrategy.OFFSET
     delete_retention_ms: int = 0
     """Of a record that is later than this the tombstone may be gone."""
+    local_ms: int = 0
+    """How long brokers may have a local copy of a record, since it was written."""
     records: list[LogRecord] = field(default_factory=list)
     lineage: Lineage = field(default_factory=lambda: [(0, 0)])
     log_start: int = 0
@@ -137,7 +139,8 @@ class ServedLog:
         """Whether a value counts because its record came too late for a tombstone that is gone.
 
         Either no pass had compared the two when the tombstone was dropped, or the record came so
-        late that its local copy outlasts the tombstone. `beyond`: the end of what was read.
+        late that its local copy may outlast the tombstone (docs/strategies.md). `beyond`: the end
+        of what was read.
         """
         others = [record for record in self.records[:beyond] if record.key == key]
         found = next((record for record in others if record.value == value), None)
@@ -148,7 +151,8 @@ class ServedLog:
             if tombstone.key != key or tombstone.rank < found.rank:
                 continue
             rolled_ms = self.newest_ms(found.offset, found.offset + SEGMENT_RECORDS + 1)
-            if is_local and rolled_ms - tombstone.at_ms >= self.delete_retention_ms:
+            outlasts_ms = rolled_ms + self.local_ms - tombstone.at_ms
+            if is_local and outlasts_ms >= self.delete_retention_ms:
                 return True
             if any(found is best_of(others, end, self.dropped) for end in ends):
                 return True

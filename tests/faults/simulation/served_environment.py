@@ -342,6 +342,7 @@ def drawn_served(seed: int) -> ServedEnvironment:
         lost=environment.lost,
         wrong=environment.wrong,
     )
+    environment.cluster.log.local_ms = environment.cluster.local_retention_ms + HOUR_MS
     row = PartitionState(
         key=KEY,
         epoch=0,
