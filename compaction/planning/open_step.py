@@ -25,11 +25,19 @@ def step_of(view: PartitionView, rules: Rules, now_ms: int) -> Step | None:
 
     Only whether it is done matters here: the objects in the tier were not compared.
     """
+    look = served_look(view, rules, now_ms)
+    return None if look is None else next_step(look)
+
+
+def served_look(view: PartitionView, rules: Rules, now_ms: int) -> Look | None:
+    """What brokers have of a partition that they serve by its row; None: they do not, or no answer.
+
+    Objects in the tier do not matter in it.
+    """
     if view.state is None or not view.state.is_served:
         return None
     limits = PublishingLimits(grace_ms=PUBLISHING_GRACE_MS, upload_wait_ms=rules.upload_wait_ms)
-    look = look_of(view, limits, now_ms)
-    return None if look is None else next_step(look)
+    return look_of(view, limits, now_ms)
 
 
 def look_of(

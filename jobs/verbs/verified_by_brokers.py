@@ -12,13 +12,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tierfold.compaction.discovery.view import PartitionView
 from tierfold.compaction.model.errors import TierfoldError
-from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionState
 from tierfold.compaction.model.wording import counted
-from tierfold.compaction.planning.open_step import look_of
-from tierfold.compaction.publishing.look import PUBLISHING_GRACE_MS, Look, PublishingLimits
+from tierfold.compaction.publishing.look import Look
 from tierfold.compaction.publishing.next_step import next_step
 from tierfold.compaction.publishing.steps import Copy, Done, Purpose, Refused, Send
 from tierfold.compaction.verification.canary import (
@@ -36,14 +33,6 @@ class FoundByBrokers:
 
     corruptions: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-
-
-def served_look(context: RunContext, view: PartitionView, rules: Rules) -> Look | None:
-    """Return what brokers have of a partition that they serve by its row; None: they do not."""
-    if view.state is None or not view.state.is_served:
-        return None
-    limits = PublishingLimits(grace_ms=PUBLISHING_GRACE_MS, upload_wait_ms=rules.upload_wait_ms)
-    return look_of(view, limits, context.now_ms)
 
 
 def found_by_brokers(context: RunContext, look: Look) -> FoundByBrokers:

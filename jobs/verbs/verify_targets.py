@@ -22,6 +22,7 @@ from tierfold.compaction.model.hash_key import HashKey
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
 from tierfold.compaction.model.strategies import BY_OFFSET, named_strategy
+from tierfold.compaction.planning.open_step import served_look
 from tierfold.compaction.publishing.look import Look
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.engines.task_assignment import buckets_of
@@ -29,7 +30,6 @@ from tierfold.jobs.pipeline.discovery import aborted_in
 from tierfold.jobs.pipeline.known_partition import KnownPartition, why_absent
 from tierfold.jobs.pipeline.originals import originals_of
 from tierfold.jobs.pipeline.survey import inspected
-from tierfold.jobs.verbs.verified_by_brokers import served_look
 from tierfold.storage.kafka.record_versions import VersionSource
 from tierfold.storage.segments.segment_check import CheckOrder
 from tierfold.storage.tiers.remote_tier import Listing
@@ -145,7 +145,7 @@ def target_of(context: RunContext, known: KnownPartition, rules: Rules) -> Verif
         commit_id="" if view.state is None else view.state.commit_id,
         corruptions=() if breaks is None else (breaks.sentence,),
         notes=view.notes,
-        look=served_look(context, view, rules),
+        look=served_look(view, rules, context.now_ms),
     )
     try:
         now = SegmentSet(segments=view.segments, aborted=aborted_in(context, key, view.segments))

@@ -15,8 +15,9 @@ from tests.jobs.claims import ORDERS, note_served, view_of
 from tests.jobs.vacuum_tiers import compacted
 from tierfold.compaction.brokers.events import Event
 from tierfold.compaction.model.rules import Rules
+from tierfold.compaction.planning.open_step import served_look
 from tierfold.jobs.context.run_context import run_context
-from tierfold.jobs.verbs.verified_by_brokers import found_by_brokers, served_look
+from tierfold.jobs.verbs.verified_by_brokers import found_by_brokers
 
 U, V, W = a_segment(0, 9), a_segment(10, 19), a_segment(20, 29)
 R = replacement("R", 0, 19)
@@ -55,12 +56,11 @@ def test_where_consumers_may_lack_offsets_it_is_one(tier: Path, events: list[Eve
 
 
 def test_only_what_brokers_serve_by_the_row_is_compared(tier: Path) -> None:
-    context = run_context(str(tier))
-    assert served_look(context, view_of(tier), Rules()) is None
+    assert served_look(view_of(tier), Rules(), 0) is None
     note_served(tier)
-    assert served_look(context, view_of(tier), Rules()) is None  # No brokers were asked.
+    assert served_look(view_of(tier), Rules(), 0) is None  # No brokers were asked.
     row = a_state([U], epoch=1)
     events = uploaded("0", 0, 9)
-    assert served_look(context, view_beside(row, [], events), Rules()) is None
+    assert served_look(view_beside(row, [], events), Rules(), 0) is None
     served = view_beside(replace(row, served_by=(CLUSTER,)), [], events)
-    assert served_look(context, served, Rules()) is not None
+    assert served_look(served, Rules(), 0) is not None
