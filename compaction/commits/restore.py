@@ -109,8 +109,8 @@ def restore_plan_of(earlier: PartitionState, row: PartitionState) -> RestorePlan
     whole = {entry.segment.segment_id: entry.segment for entry in row.whole_retired}
     now = _as_now(earlier, row)
     uploads = uploads_of([*whole.values(), *live.values()])
-    uploads.sort(key=lambda one: (one.start_offset, one.segment_id not in live))
     later = [segment for segment in uploads if segment.start_offset >= earlier.next_offset]
+    later.sort(key=lambda one: (one.start_offset, one.segment_id not in live))  # Live ones first.
     start = earlier.segments[0].start_offset if earlier.segments else earlier.log_start_offset
     wanted = _chain([*now.values(), *later], start)
     gone = [

@@ -92,8 +92,8 @@ def deleted_topic_plan(
 ) -> DeletionPlan:
     """What goes of a partition of a deleted topic, once `topic_kept` says nothing against it.
 
-    All that is live is retired. What tierfold wrote goes, and what has no object left leaves the
-    row. The rest is theirs who wrote it.
+    Its live segments are retired. What tierfold wrote is deleted and leaves the row, as does what
+    has no object any more. Everything else belongs to those who wrote it, and stays.
     """
     present = {segment.segment_id for segment in listing}
     entries = [
