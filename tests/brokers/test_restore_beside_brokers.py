@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
-import shutil
 import signal
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +25,8 @@ from tierfold.compaction.verification.canary import Difference, Differs
 from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.publishing.canary_errors import canary_error
 from tierfold.storage.catalog.runs_table import RunsTable
-from tierfold.storage.tiers.service_notes import FOLDER
+
+pytestmark = pytest.mark.usefixtures("own_note")
 
 YOUNG = ("--set", "cleanup.policy=compact", "--set", "min.compaction.lag.ms=9999999999999")
 """Nothing is compacted."""
@@ -104,12 +103,11 @@ def test_a_row_that_brokers_serve_is_not_restored_without_publishing(
 
 
 @pytest.fixture
-def published(kafka: KafkaCluster, tmp_path: Path, request: Any) -> Iterator[Restorable]:
+def published(kafka: KafkaCluster, tmp_path: Path, request: Any) -> Restorable:
     """A topic that is compacted and published."""
     tier = Restorable(kafka, tmp_path, topic_of(kafka, request.node.name.replace("_", "-")[:60]))
     tier.publish()
-    yield tier
-    shutil.rmtree(kafka.tier / FOLDER, ignore_errors=True)
+    return tier
 
 
 @pytest.mark.soak  # While it runs, brokers' own events may be too large, those of any topic.

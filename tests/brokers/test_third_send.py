@@ -33,6 +33,8 @@ from tierfold.storage.brokers.event_door import EventDoor
 from tierfold.storage.kafka.kafka_uuid import new_kafka_uuid
 from tierfold.storage.tiers.service_notes import FOLDER
 
+pytestmark = pytest.mark.usefixtures("own_note")
+
 DELETE_STARTED = SegmentState.DELETE_STARTED
 PUBLISH = ("--publish", "--canary", "off")
 
@@ -83,13 +85,6 @@ class Published(Served):
             "DELETE_STARTED": 0,
         }
         return ids_in(self.topic.folder()) == live and self.row.retired == () and has_only_live
-
-
-@pytest.fixture(autouse=True)
-def _its_own_note(kafka: KafkaCluster) -> Iterator[None]:
-    """Each test publishes with a catalog of its own, which the tier's note would refuse."""
-    yield
-    shutil.rmtree(kafka.tier / FOLDER, ignore_errors=True)
 
 
 @contextmanager

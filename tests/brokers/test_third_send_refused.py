@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -24,7 +23,8 @@ from tests.brokers.test_whose_cluster import ANOTHER, ids_in
 from tests.brokers.topics import METADATA_TOPIC
 from tests.jobs.commands import Ran
 from tests.jobs.commands import tierfold as command
-from tierfold.storage.tiers.service_notes import FOLDER
+
+pytestmark = pytest.mark.usefixtures("own_note")
 
 WRITE_METADATA: Final = Right(AclOperation.WRITE, METADATA_TOPIC)
 LOGIN: Final = (
@@ -32,12 +32,6 @@ LOGIN: Final = (
     "org.apache.kafka.common.security.plain.PlainLoginModule required"
     f' username="{USER}" password="{PASSWORD}";\n'
 )
-
-
-@pytest.fixture(autouse=True)
-def _its_own_note(kafka: KafkaCluster) -> Iterator[None]:
-    yield
-    shutil.rmtree(kafka.tier / FOLDER, ignore_errors=True)
 
 
 class Due(Published):
