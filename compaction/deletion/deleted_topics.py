@@ -93,7 +93,7 @@ def deleted_topic_plan(
     """What goes of a partition of a deleted topic, once `topic_kept` says nothing against it.
 
     Its live segments are retired. What tierfold wrote is deleted and leaves the row, as does what
-    has no object any more. Everything else belongs to those who wrote it, and stays.
+    has no object left. Everything else belongs to those who wrote it, and stays.
     """
     present = {segment.segment_id for segment in listing}
     entries = [
