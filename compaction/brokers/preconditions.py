@@ -16,7 +16,7 @@ from typing import Final
 from tierfold.compaction.brokers.broker_versions import OLDEST, KafkaVersion, at_least
 from tierfold.compaction.brokers.broker_view import BrokerView, ReadOnlyCause
 from tierfold.compaction.brokers.cluster_configs import Configs, number_in
-from tierfold.compaction.brokers.cluster_facts import ClusterSetup, TopicFacts, TopicSetup
+from tierfold.compaction.brokers.cluster_facts import ClusterSetup, TopicSetup
 from tierfold.compaction.brokers.events import METADATA_TOPIC
 from tierfold.compaction.brokers.missing_rights import lacking
 from tierfold.compaction.brokers.topic_retention import (
@@ -45,7 +45,6 @@ class PreconditionCode(StrEnum):
     RETENTION_MS = "retention_ms"
     LOCAL_RETENTION = "local_retention"
     NOT_TIERED = "not_tiered"
-    TOPIC_GONE = "topic_gone"
     RIGHT_MISSING = "right_missing"
     UNANSWERED = "unanswered"
     """Brokers refuse to say how the topic is set up, for another reason than a right."""
@@ -113,26 +112,32 @@ def late_sends(setup: ClusterSetup, grace_ms: int) -> RefusalPart | None:
 
 
 def topic_preconditions(
-    topic: TopicSetup, topic_id: str, setup: ClusterSetup, rules: Rules
+    topic: TopicSetup, setup: ClusterSetup, rules: Rules
 ) -> tuple[RefusalPart, ...]:
     """What does not hold for a topic that is to be compacted; nothing for any other.
 
-    `topic_id`: that of the tier's partitions, 22 characters of url-safe base64.
+    Partitions of a topic that the cluster lacks never come to this: they are left alone
+    (`discovery.identity`).
     """
     if not rules.is_compacted:
         return ()
     if topic.missing_rights:
         return (unanswered(lacking(topic.missing_rights, setup.server)),)
-    if (gone := _gone(topic, topic_id)) is not None:
-        return (gone,)
-    if isinstance(topic.configs, UnreadableObject):
-        return (unanswered(topic.configs),)
-    if topic.configs is None:
-        return (_no_topic(topic.name),)
-    found = tuple(_broken(topic.configs, setup, rules))
+    if isinstance(topic.facts, UnreadableObject):
+        return (unanswered(topic.facts),)
+    configs = topic.configs
+    if configs is None:  # It was deleted between two questions.
+        configs = UnreadableObject(
+            "brokers have no settings of it",
+            where=f"topic {topic.name}",
+            remedy="Run again; if it persists, ask the cluster's operator.",
+        )
+    if isinstance(configs, UnreadableObject):
+        return (unanswered(configs),)
+    found = tuple(_broken(configs, setup, rules))
     if not found:
         return ()
-    changes = mending(topic.configs, setup.brokers, rules)
+    changes = mending(configs, setup.brokers, rules)
     remedy = f"Set it with `{alter_topic(setup.server, topic.name, changes)}`."
     if "local.retention.ms" in changes:
         remedy += (
@@ -190,27 +195,6 @@ def alter_topic(server: str, topic: str, changes: Mapping[str, str]) -> str:
     return (
         f"kafka-configs.sh --bootstrap-server {server} --alter --entity-type topics"
         f" --entity-name {topic} --add-config {joined}"
-    )
-
-
-def _gone(topic: TopicSetup, topic_id: str) -> RefusalPart | None:
-    match topic.facts:
-        case None:
-            return _no_topic(topic.name)
-        case UnreadableObject() as error:
-            return unanswered(error)
-        case TopicFacts() as facts if facts.topic_id != topic_id:
-            return _no_topic(topic.name, facts.topic_id)
-    return None
-
-
-def _no_topic(name: str, other_id: str = "") -> RefusalPart:
-    what = f"has a topic {name} with another id, {other_id}" if other_id else f"has no topic {name}"
-    return RefusalPart(
-        code=PreconditionCode.TOPIC_GONE,
-        detail=f"the cluster {what}: the topic was deleted, or the tier is of another cluster",
-        remedy="Brokers delete the objects of a topic that was deleted; leave it out (name the"
-        " others with --topic). To compact a copy of it, leave out --bootstrap-server.",
     )
 
 

@@ -86,15 +86,20 @@ def half_sent_refusal(
 
 
 def usable(
-    finished: Sequence[Candidate], sent: Sequence[Candidate], brokers: BrokerPartition, run: str
+    finished: Sequence[Candidate],
+    sent: Sequence[Candidate],
+    brokers: BrokerPartition,
+    run: str,
+    lost: Collection[str] = (),
 ) -> tuple[Candidate, ...]:
     """The candidates that would be live, those of runs with their origin.
 
     `finished`: those that brokers have as whole; `sent`: whole ones of `half_sent`. Of several that
     overlap, the one whose range holds the others is taken, and none of what it replaces. `run`: the
-    run that adopts, as it is not known which one wrote them.
+    run that adopts, as it is not known which one wrote them. `lost`: ids of `lost_replacements`;
+    in place of them, what they keep look-ups from finding.
     """
-    referenced = brokers.view.referenced_ids
+    referenced = brokers.view.referenced_ids | _hidden(finished, brokers, lost)
     of_log = within_log(finished, sent)
     whole = [one for one in sent if one.segment_id in of_log]
     rolled = [one for one in whole if not any(_supersedes(other, one) for other in whole)]
@@ -102,10 +107,27 @@ def usable(
         candidate
         for candidate in finished
         if candidate.segment_id in referenced
+        and candidate.segment_id not in lost
         and candidate.segment_id in of_log
         and not any(_holds(replacement, candidate) for replacement in rolled)
     ]
     return tuple(_with_origin(candidate, run) for candidate in (*kept, *rolled))
+
+
+def _hidden(
+    finished: Sequence[Candidate], brokers: BrokerPartition, lost: Collection[str]
+) -> frozenset[str]:
+    """Ids of the candidates over the offsets of lost ones; discovery takes the largest."""
+    added = [brokers.view.segments[segment_id].added for segment_id in lost]
+    return frozenset(
+        candidate.segment_id
+        for candidate in finished
+        if any(
+            candidate.start_offset <= one.end_offset
+            and one.start_offset <= (candidate.reach or 0)
+            for one in added
+        )
+    )
 
 
 def within_log(finished: Sequence[Candidate], sent: Sequence[Candidate]) -> frozenset[str]:

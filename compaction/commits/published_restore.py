@@ -9,6 +9,7 @@ from typing import Final
 
 from tierfold.compaction.commits.restore import RestorePlan
 from tierfold.compaction.discovery.view import Refusal, RefusalReason
+from tierfold.compaction.model.segment_ids import is_restored_id
 from tierfold.compaction.model.segments import PartitionState
 from tierfold.compaction.model.strategies import is_by_version
 from tierfold.compaction.publishing.batches import updates_max
@@ -18,6 +19,12 @@ _BY_VERSION: Final = (
     "versions decided which records stayed, so consumers must see all of it at once"
 )
 _ONE_GROUP: Final = "consumers must see a group of segments that share offsets at once"
+_UNDONE: Final = Refusal(
+    reason=RefusalReason.NOT_RESTORABLE,
+    detail="it undoes another restore: the groups of a restore descend, so tombstones would go"
+    " before the values that they hide, and consumers would read deleted keys",
+    remedy="Compact the partition again instead: it ends with the same records.",
+)
 
 
 def offsets_read_again(plan: RestorePlan) -> tuple[OffsetRange, ...]:
@@ -28,10 +35,13 @@ def offsets_read_again(plan: RestorePlan) -> tuple[OffsetRange, ...]:
 def unpublishable_restore(
     plan: RestorePlan, row: PartitionState, batch_bytes_max: int
 ) -> Refusal | None:
-    """The refusal if one batch of events cannot hold what must reach brokers at once.
+    """The refusal if brokers cannot be sent the restore so that consumers read only what it says.
 
-    By versions that is all of the restore, else each group; `batch_bytes_max`: what brokers take.
+    It must not undo another restore, and one batch of events must hold what must reach brokers at
+    once: by versions all of the restore, else each group. `batch_bytes_max`: what brokers take.
     """
+    if _undoes_a_restore(plan, row):
+        return _UNDONE
     if is_by_version((*row.strategies, *plan.state.strategies)):
         events, why = len(plan.back) + len(plan.leaving), _BY_VERSION
     else:
@@ -44,6 +54,13 @@ def unpublishable_restore(
         detail=f"{why}: that takes {events} events, and one batch holds {most}",
         remedy="Choose a later state, of which fewer segments come back.",
     )
+
+
+def _undoes_a_restore(plan: RestorePlan, row: PartitionState) -> bool:
+    """Whether something comes back that a restore retired."""
+    runs = {one.written_by_run for one in row.named_segments if is_restored_id(one.segment_id)}
+    retired_by = {one.segment.segment_id: one.retired_by_run for one in row.retired}
+    return any(retired_by.get(one.segment_id) in runs for one in plan.back)
 
 
 def _largest_group(plan: RestorePlan) -> int:

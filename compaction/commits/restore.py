@@ -109,10 +109,13 @@ def restore_plan_of(earlier: PartitionState, row: PartitionState) -> RestorePlan
     whole = {entry.segment.segment_id: entry.segment for entry in row.whole_retired}
     now = _as_now(earlier, row)
     uploads = uploads_of([*whole.values(), *live.values()])
-    wanted = [*now.values(), *(s for s in uploads if s.start_offset >= earlier.next_offset)]
+    later = [segment for segment in uploads if segment.start_offset >= earlier.next_offset]
+    later.sort(key=lambda one: (one.start_offset, one.segment_id not in live))  # Live ones first.
+    start = earlier.segments[0].start_offset if earlier.segments else earlier.log_start_offset
+    wanted = _chain([*now.values(), *later], start)
     gone = [
         segment.segment_id
-        for segment in wanted
+        for segment in now.values()
         if segment.segment_id not in live.keys() | whole.keys()
     ]
     if gone:
@@ -127,11 +130,7 @@ def restore_plan_of(earlier: PartitionState, row: PartitionState) -> RestorePlan
             "segments of that state are of a log that an unclean leader election truncated:"
             f" {', '.join(strays)}"
         )
-    at = earlier.segments[0].start_offset if earlier.segments else earlier.log_start_offset
-    for segment in wanted:
-        if segment.start_offset != at:
-            break
-        at = segment.next_offset
+    at = wanted[-1].next_offset if wanted else start
     if any(hole.start_offset == at for hole in row.holes):
         return _refusal(f"the hole from offset {at} on was taken for one after that state")
     if at != row.next_offset:
@@ -148,6 +147,22 @@ def restore_plan_of(earlier: PartitionState, row: PartitionState) -> RestorePlan
         leaving=tuple(segment for segment_id, segment in live.items() if segment_id not in ids),
         spared=_renamed(earlier.spared, new_ids),
     )
+
+
+def _chain(segments: Sequence[Segment], start: int) -> list[Segment]:
+    """Those that follow on each other from an offset on; `segments`: by start offset.
+
+    Of others that brokers uploaded for the same offsets, as after a change of leader, none.
+    """
+    chain: list[Segment] = []
+    at = start
+    for segment in segments:
+        if segment.start_offset == at:
+            chain.append(segment)
+            at = segment.next_offset
+        elif segment.start_offset > at:
+            break
+    return chain
 
 
 def _as_now(earlier: PartitionState, row: PartitionState) -> dict[str, Segment]:

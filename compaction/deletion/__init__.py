@@ -7,6 +7,7 @@
     deletion_plan   which retired, orphaned and expired segments `vacuum` may delete
     deletion_notes  what stays of a partition, and why
     deletion_checks whether it still may, right before the deletion
+    deleted_topics  what goes of a topic that was deleted on its cluster
     third_send      what a look under the claim confirms of that, and what it showed afterwards
     short_ages      which ages are so short that `vacuum` asks, or says so
     superseded      when superseded segments will be gone, or why they stay

@@ -48,10 +48,10 @@ from tierfold.compaction.deletion.makers import (
     named_by_brokers,
 )
 from tierfold.compaction.discovery.listing import IncompleteUpload, ListedSegment
-from tierfold.compaction.discovery.view import PartitionView
+from tierfold.compaction.discovery.view import PartitionView, state_with_new
 from tierfold.compaction.model.bindings import Binding, Detached, ServedBy
 from tierfold.compaction.model.rules import DAY_MS, Rules
-from tierfold.compaction.model.segments import PartitionKey, RetiredSegment
+from tierfold.compaction.model.segments import PartitionKey, PartitionState, RetiredSegment
 from tierfold.compaction.model.serving import Consent, ConsentKind
 from tierfold.compaction.publishing.look import PUBLISHING_GRACE_MS
 
@@ -106,7 +106,7 @@ class DeletionPlan:
     log_start_offset: int = 0
     """The log start after the deletion."""
     starting: tuple[RetiredSegment, ...] = ()
-    """Segments whose deletion starts now."""
+    """Segments whose deletion starts now; of a deleted topic also those that expire now."""
     going: tuple[RetiredSegment, ...] = ()
     """Segments whose deletion an earlier run started and did not finish."""
     orphans: tuple[ListedSegment, ...] = ()
@@ -165,7 +165,9 @@ class DeletionPlan:
     @property
     def requires(self) -> tuple[Requirement, ...]:
         """What the row must still meet when `updates` are written."""
-        return SegmentsAreLive(ids=_ids(self.expired)), SegmentsAreRetired(ids=_ids(self.starting))
+        expired = _ids(self.expired)
+        retired = tuple(one for one in _ids(self.starting) if one not in expired)
+        return SegmentsAreLive(ids=expired), SegmentsAreRetired(ids=retired)
 
     def updates(self, *, at_ms: int, run: str) -> tuple[Update, ...]:
         """The change of the row before anything is deleted; `at_ms` is epoch milliseconds."""
@@ -225,7 +227,7 @@ def deletion_plan_of(
     `is_refused`: its log was truncated, so nothing expires, and the remedy needs the originals.
     """
     if place := place_to_note(view.state, binding):
-        return _only_noting(view, place)
+        return only_noting(state_with_new(view), place)
     is_detached = isinstance(binding, Detached)
     due = expired_head(view.segments, rules, view.log_start_offset, times.now_ms)
     expired = due if is_detached and not is_refused else ()
@@ -306,11 +308,11 @@ def _retired(
     )
 
 
-def _only_noting(view: PartitionView, place: str) -> DeletionPlan:
+def only_noting(row: PartitionState, place: str) -> DeletionPlan:
     """Nothing is deleted before the row names the place where it would be deleted."""
     return DeletionPlan(
-        key=view.key,
-        log_start_offset=view.log_start_offset,
+        key=row.key,
+        log_start_offset=row.log_start_offset,
         place_to_note=place,
         notes=(f"only the tier's new place, {place}, is noted; the next run deletes",),
     )

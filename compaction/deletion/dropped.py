@@ -31,7 +31,7 @@ class Dropped:
     never_named: frozenset[str] = frozenset()
     """Of these the whole metadata topic says nothing."""
     gone: frozenset[str] = frozenset()
-    """Brokers had these, and forgot them."""
+    """Brokers had these, and forgot them, or their topic is deleted."""
     listed: Mapping[str, int] = field(default_factory=dict)
     """Brokers list these for deletion: since when, by the last record, epoch milliseconds."""
 

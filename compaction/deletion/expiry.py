@@ -21,6 +21,7 @@ class ExpiryReason(StrEnum):
     LOG_START = "below the log start"
     TIME = "retention.ms"
     SIZE = "retention.bytes"
+    TOPIC_DELETED = "topic deleted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

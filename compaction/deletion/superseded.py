@@ -5,8 +5,9 @@
     may serve it       tierfold   the same                                 VACUUM
     may serve it       a broker   when brokers expire it                   RETENTION
     may serve it       a broker   nothing is known to remove them          KEPT
-    serve it           any        after they are listed for deletion       PUBLISHED
+    have it            any        after they are listed for deletion       PUBLISHED
     list it            any        with the first `vacuum` past the grace   LISTED
+    do not have it     any        the same, with nothing to send           VACUUM
 
 A broker does not know that a segment of its own was replaced (docs/semantics.md, 9): it
 expires, as in Kafka's `RemoteLogManager.RLMExpirationTask`, if `cleanup.policy` includes `delete`.
@@ -15,15 +16,23 @@ expires, as in Kafka's `RemoteLogManager.RLMExpirationTask`, if `cleanup.policy`
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from tierfold.compaction.deletion.deletion_plan import GRACE_MS
+from tierfold.compaction.deletion.dropped import Dropped
 from tierfold.compaction.model.bindings import Binding, Detached, ServedBy
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import RetiredSegment, Segment
 from tierfold.compaction.model.wording import duration, spaced
+
+_EARLIER: Final = (
+    "or earlier: brokers delete them themselves once their log start passes them, or if no live"
+    " segment lies at or before them"
+)
+"""Kafka 4.0's `RLMExpirationTask` also deletes what is listed before the first live segment."""
 
 
 class Removal(StrEnum):
@@ -63,12 +72,14 @@ class SupersededBytes:
         if self.removal is Removal.PUBLISHED:
             return (
                 f"{what}: brokers serve their range from them until the new segments are published;"
-                f" they go a grace period ({duration(GRACE_MS)}) after brokers list them"
+                f" they go a grace period ({duration(GRACE_MS)}) after brokers list them,"
+                f" {_EARLIER}"
             )
         if self.removal is Removal.LISTED:
             return (
                 f"{what} until the first `tierfold vacuum --publish` after {gone_at}, a grace"
-                f" period ({duration(GRACE_MS)}) after brokers listed them for deletion"
+                f" period ({duration(GRACE_MS)}) after brokers listed them for deletion,"
+                f" {_EARLIER}"
             )
         if self.removal is Removal.RETENTION:
             return f"{what} until brokers expire them by retention.ms, after {gone_at}"
@@ -80,13 +91,14 @@ def superseded_bytes(
     retired: Iterable[RetiredSegment],
     rules: Rules,
     binding: Binding,
-    listed: Mapping[str, int] | None = None,
+    dropped: Dropped | None = None,
 ) -> tuple[SupersededBytes, ...]:
     """When a partition's replaced segments will be gone, joined as by `joined`.
 
-    `listed`: as of `dropped.listed_since`; None: brokers were not asked.
+    `dropped`: what brokers do not need of them; None: that is not known.
     """
-    return joined(_of_one(entry, rules, binding, listed or {}) for entry in retired)
+    known = dropped or Dropped()
+    return joined(_of_one(entry, rules, binding, known) for entry in retired)
 
 
 def joined(parts: Iterable[SupersededBytes]) -> tuple[SupersededBytes, ...]:
@@ -115,20 +127,22 @@ def all_gone_at_ms(parts: Iterable[SupersededBytes]) -> int | None:
 
 
 def _of_one(
-    entry: RetiredSegment, rules: Rules, binding: Binding, listed: Mapping[str, int]
+    entry: RetiredSegment, rules: Rules, binding: Binding, dropped: Dropped
 ) -> SupersededBytes:
-    segment = entry.segment
-    if isinstance(binding, ServedBy) and segment.segment_id in listed:
-        since_ms = max(listed[segment.segment_id], entry.retired_at_ms)
+    segment, is_served = entry.segment, isinstance(binding, ServedBy)
+    if is_served and (listed_ms := dropped.listed.get(segment.segment_id)) is not None:
+        since_ms = max(listed_ms, entry.retired_at_ms)
         return SupersededBytes(
             removal=Removal.LISTED, size_bytes=segment.log_bytes, gone_at_ms=since_ms + GRACE_MS
         )
-    if isinstance(binding, ServedBy) and entry.deletion_started_at_ms is None:
+    is_going = entry.deletion_started_at_ms is not None
+    is_unneeded = is_going or segment.segment_id in dropped.may_leave_row
+    if is_served and not is_unneeded:
         return SupersededBytes(
             removal=Removal.PUBLISHED, size_bytes=segment.log_bytes, gone_at_ms=None
         )
-    is_deleted_by_vacuum = isinstance(binding, Detached) or not segment.is_named_by_brokers
-    if is_deleted_by_vacuum or entry.deletion_started_at_ms is not None:
+    is_decided_here = isinstance(binding, Detached | ServedBy) or not segment.is_named_by_brokers
+    if is_decided_here or is_going:
         removal, gone_at_ms, why_kept = Removal.VACUUM, entry.retired_at_ms + GRACE_MS, ""
     elif why_kept := _why_kept(segment, rules):
         removal, gone_at_ms = Removal.KEPT, None

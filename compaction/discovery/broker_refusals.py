@@ -69,19 +69,15 @@ def setup_refusals(
     `cluster_preconditions`.
     """
     of_cluster = cluster_preconditions(look.setup, declared=declared, grace_ms=grace_ms)
-    of_topics: dict[tuple[str, str], Refusal | None] = {}
+    of_topics: dict[str, Refusal | None] = {}
     found: dict[PartitionKey, Refusal] = {}
     for key in keys:
-        topic = (key.topic, key.topic_id)
-        if topic not in of_topics:
-            setup = look.topics.get(key.topic)
-            own = (
-                ()
-                if setup is None
-                else topic_preconditions(setup, key.topic_id, look.setup, rules[key.topic])
-            )
-            of_topics[topic] = _refusal_of((*of_cluster, *own))
-        if (refusal := of_topics[topic]) is not None:
+        name = key.topic
+        if name not in of_topics:
+            setup = look.topics.get(name)
+            own = () if setup is None else topic_preconditions(setup, look.setup, rules[name])
+            of_topics[name] = _refusal_of((*of_cluster, *own))
+        if (refusal := of_topics[name]) is not None:
             found[key] = refusal
     return found
 

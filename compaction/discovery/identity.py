@@ -55,7 +55,7 @@ class OfCluster(StrEnum):
     LEFT_ALONE = "left alone"
     """A copy, or another cluster's: no verb changes it, and it is noted nowhere."""
     DELETED = "deleted"
-    """The row names the cluster, which has the topic no more: no verb changes it."""
+    """The row names the cluster, which has the topic no more: only `vacuum` changes it."""
 
 
 def of_cluster(

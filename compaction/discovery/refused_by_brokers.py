@@ -18,6 +18,7 @@ from tierfold.compaction.brokers.unnamed_writes import UnnamedWrites, unnamed_wr
 from tierfold.compaction.discovery.facts import PartitionFacts
 from tierfold.compaction.discovery.identity import LOST_METADATA, REMEMBERED
 from tierfold.compaction.discovery.listing import ListedSegment
+from tierfold.compaction.discovery.lost_replacements import lost_replacements, whole_ids
 from tierfold.compaction.discovery.phases import Phase, phase_of
 from tierfold.compaction.discovery.refused_by_lineage import denied_lineage
 from tierfold.compaction.discovery.view import PLACE, Refusal, RefusalReason
@@ -82,13 +83,21 @@ def _metadata_lost(facts: PartitionFacts, brokers: BrokerPartition) -> Refusal |
     )
 
 
-def refused_without_row_by_brokers(facts: PartitionFacts) -> Refusal | None:
-    """The reasons that hold whatever the row says, of facts without one; None: there are none."""
+def refused_without_row_by_brokers(
+    facts: PartitionFacts, row: PartitionState | None
+) -> Refusal | None:
+    """The reasons that hold whatever the row says, of facts without one; None: there are none.
+
+    `row`: what the catalog has all the same; a way out must not give up its records.
+    """
     brokers = facts.brokers
     if brokers is None:
         return None
-    checks = (_unknown_offsets, _denied, _without_objects)
-    return next(filter(None, (check(facts, brokers) for check in checks)), None)
+    return (
+        _unknown_offsets(facts, brokers)
+        or _denied(facts, brokers)
+        or _without_objects(facts, brokers, row)
+    )
 
 
 def _unknown_offsets(_: PartitionFacts, brokers: BrokerPartition) -> Refusal | None:
@@ -255,23 +264,23 @@ def _other_ranges(facts: PartitionFacts, brokers: BrokerPartition) -> Refusal | 
     )
 
 
-def _without_objects(facts: PartitionFacts, brokers: BrokerPartition) -> Refusal | None:
+def _without_objects(
+    facts: PartitionFacts, brokers: BrokerPartition, row: PartitionState | None = None
+) -> Refusal | None:
     """Segments that readers may need and that the tier does not have whole.
 
-    What an election cut off is not needed, and its offsets are those of other records.
+    What an election cut off is not needed, and its offsets are those of other records. Nor is a
+    replacement of which other segments have all records.
     """
-    whole = {listed.segment_id for listed in facts.classified.unknown if listed.is_complete}
-    whole |= {listed.segment_id for listed in facts.classified.known}
     retired = frozenset[str]() if facts.state is None else facts.state.retired_ids
-    missing = [
-        segment
-        for segment in finished(brokers.view, brokers.log_start)
-        if segment.added.segment_id not in whole | retired
-    ]
+    spared = whole_ids(facts) | retired
+    had = finished(brokers.view, brokers.log_start)
+    missing = [segment for segment in had if segment.added.segment_id not in spared]
     if not missing:
         return None
     lineage = facts.history().lineage
-    needed = not_cut_off(missing, lineage)
+    lost = lost_replacements(facts, brokers)
+    needed = [one for one in not_cut_off(missing, lineage) if one.added.segment_id not in lost]
     if not needed:
         return None
     return denied_lineage(facts, lineage) or Refusal(
@@ -279,13 +288,13 @@ def _without_objects(facts: PartitionFacts, brokers: BrokerPartition) -> Refusal
         detail=f"brokers have {_noted(needed)} as whole, and their objects are not all in this"
         " tier",
         remedy="Check that these brokers write to this place (their rsm.config). If they do, bring"
-        f" the objects back from a backup. {_given_up(facts, needed)}",
+        f" the objects back from a backup. {_given_up(row or facts.row, needed)}",
     )
 
 
-def _given_up(facts: PartitionFacts, lost: Sequence[BrokerSegment]) -> str:
+def _given_up(row: PartitionState | None, lost: Sequence[BrokerSegment]) -> str:
     """What to do about objects that are lost for good, a sentence."""
-    if facts.row is not None and beside(lost, facts.row.segments, ()):
+    if row is not None and beside(lost, row.segments, ()):
         return "Live segments of the catalog have records of them: do not delete any."
     end = max(segment.added.end_offset for segment in lost)
     return (

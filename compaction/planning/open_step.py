@@ -14,6 +14,7 @@ from dataclasses import replace
 from tierfold.compaction.discovery.listing import ListedSegment
 from tierfold.compaction.discovery.view import PartitionView
 from tierfold.compaction.model.rules import Rules
+from tierfold.compaction.model.segments import PartitionState
 from tierfold.compaction.publishing.look import PUBLISHING_GRACE_MS, Look, PublishingLimits
 from tierfold.compaction.publishing.next_step import next_step
 from tierfold.compaction.publishing.steps import Done, Merge, Refused, Step
@@ -24,11 +25,19 @@ def step_of(view: PartitionView, rules: Rules, now_ms: int) -> Step | None:
 
     Only whether it is done matters here: the objects in the tier were not compared.
     """
+    look = served_look(view, rules, now_ms)
+    return None if look is None else next_step(look)
+
+
+def served_look(view: PartitionView, rules: Rules, now_ms: int) -> Look | None:
+    """What brokers have of a partition that they serve by its row; None: they do not, or no answer.
+
+    Objects in the tier do not matter in it.
+    """
     if view.state is None or not view.state.is_served:
         return None
     limits = PublishingLimits(grace_ms=PUBLISHING_GRACE_MS, upload_wait_ms=rules.upload_wait_ms)
-    look = look_of(view, limits, now_ms)
-    return None if look is None else next_step(look)
+    return look_of(view, limits, now_ms)
 
 
 def look_of(
@@ -64,12 +73,12 @@ def look_of(
     )
 
 
-def why_open(view: PartitionView, step: Step | None) -> str:
+def why_open(row: PartitionState | None, step: Step | None) -> str:
     """Why no new pass is planned, a clause; empty: one may be.
 
     A merge is no reason: it rewrites one group, and drops no tombstone or marker.
     """
-    if view.state is None or not view.state.is_served:
+    if row is None or not row.is_served:
         return ""
     match step:
         case Done() | Merge():

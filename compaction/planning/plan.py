@@ -168,7 +168,7 @@ def propose(
         return by_policy
     if (refusal := first_publication_refusal(view, rules, step)) is not None:
         return refusal
-    if why := why_open(view, step):
+    if why := why_open(view.state, step):
         return Rest(reason=RestReason.UNPUBLISHED, detail=why)
     choice = _choice(view, rules, regions, now_ms)
     since_ms = view.stalled_since_ms

@@ -53,7 +53,8 @@ def restore_verb(output: Output, **given: Any) -> None:
     """Bring back an earlier state of one partition, as long as its segments still exist.
 
     Segments that brokers have uploaded since then stay. Segments that come back are read and
-    checked first. Segments that leave are retired, so another restore can undo this one.
+    checked first. Segments that leave are retired, so another restore can undo this one;
+    where brokers serve the partition, compact it again instead.
 
     To undo a run, name the time of the line below it in `tierfold history`. To undo the very
     first run, name the time of the line "found".
@@ -211,7 +212,8 @@ def vacuum_verb(output: Output, *, is_confirmed: bool, **given: Any) -> None:
     period later. Without tier.binding=detached, brokers may still serve the tier, and only segments
     that tierfold wrote are deleted. With brokers, only what they never had, or forgot. With
     --publish, also what they list for deletion since `compact` published its replacement, uploads
-    included, a grace period after they listed it; brokers are then sent that it is gone. Catalog
+    included, a grace period after they listed it; brokers are then sent that it is gone. Of a topic
+    that was deleted, what tierfold wrote, an --orphan-age after its brokers' last event. Catalog
     files that were superseded thirty days ago are deleted too, whatever --topic is, and so are key
     indexes of segments that are gone.
 

@@ -158,7 +158,9 @@ def status_verb(output: Output, **given: Any) -> None:
 def verify_verb(output: Output, **given: Any) -> None:
     """Read all live segments and check them: CRCs, offsets, indexes, latest values.
 
-    The latest value of a key is the one that the topic's compaction strategy keeps.
+    The latest value of a key is the one that the topic's compaction strategy keeps. With
+    --bootstrap-server, what brokers name of a tier that they serve is compared with the catalog,
+    and a sample is read through them.
 
     \b
     Examples:

@@ -48,11 +48,20 @@ def left_alone(known: KnownPartition) -> str:
 
 def why_absent(known: KnownPartition) -> str:
     """Return why the cluster does not have a partition's topic, a clause; empty: it has it."""
-    why = "" if known.brokers is None else known.brokers.why_unknown.removesuffix(".")
-    why = why[:1].lower() + why[1:]
     if known.whose is OfCluster.DELETED:
-        return f"the topic with this id was deleted ({why}); tierfold deletes nothing of it"
-    return why
+        what_goes = "`tierfold vacuum --publish` deletes what tierfold wrote of it"
+        return f"{why_deleted(known)}; {what_goes}"
+    return _why_unknown(known)
+
+
+def why_deleted(known: KnownPartition) -> str:
+    """Return that a partition's topic was deleted, and what the cluster says, a clause."""
+    return f"the topic with this id was deleted ({_why_unknown(known)})"
+
+
+def _why_unknown(known: KnownPartition) -> str:
+    why = "" if known.brokers is None else known.brokers.why_unknown.removesuffix(".")
+    return why[:1].lower() + why[1:]
 
 
 def refusal_of(error: Exception, where: str) -> Refusal:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tierfold.compaction.cleaning.counts import Counts
 from tierfold.compaction.commits.holders import Holder
 from tierfold.compaction.commits.receipts import STAYING, GroupResult, VerifiedParts
-from tierfold.compaction.deletion.dropped import listed_since
+from tierfold.compaction.deletion.dropped import dropped_by_brokers
 from tierfold.compaction.deletion.superseded import (
     SupersededBytes,
     all_gone_at_ms,
@@ -253,8 +253,9 @@ def with_sources_superseded(
 def _superseded(
     partition: PartitionPlan, retired: Iterable[RetiredSegment]
 ) -> tuple[SupersededBytes, ...]:
-    listed = None if partition.view is None else listed_since(partition.view)
-    return superseded_bytes(retired, partition.rules, partition.binding, listed)
+    view, binding = partition.view, partition.binding
+    dropped = None if view is None else dropped_by_brokers(view, binding, publishes=True)
+    return superseded_bytes(retired, partition.rules, binding, dropped)
 
 
 def failure_report(planned: PartitionReport, reason: str) -> PartitionReport:

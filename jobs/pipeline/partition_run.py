@@ -85,7 +85,10 @@ class PartitionRun:
             report = replace(report, held_by=self.held_by)
         if self.state is None:
             return report
-        superseded = superseded_bytes(self.state.retired, self.plan.rules, self.plan.binding)
+        dropped = None if self.publication is None else self.publication.dropped
+        superseded = superseded_bytes(
+            self.state.retired, self.plan.rules, self.plan.binding, dropped
+        )
         epoch = report.epoch if self.chunks else self.state.epoch
         spared_bytes = spared_sum(self.state.spared)
         return replace(report, epoch=epoch, superseded=superseded, spared_bytes=spared_bytes)

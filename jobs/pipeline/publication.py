@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Protocol
 
+from tierfold.compaction.deletion.dropped import Dropped
 from tierfold.compaction.model.refusal_parts import RefusalPart
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.jobs.pipeline.partition_report import (
@@ -54,6 +55,8 @@ class Publication:
     """How many events were sent."""
     row: PartitionState | None = None
     """The row afterwards, as far as it is known."""
+    dropped: Dropped | None = None
+    """What brokers do not need of what it has retired; None: it is not published."""
 
 
 class PublishesPartitions(Protocol):

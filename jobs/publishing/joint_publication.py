@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tierfold.compaction.deletion.dropped import dropped_in
 from tierfold.compaction.model.errors import MissingRight
 from tierfold.compaction.model.outcomes import Committed
 from tierfold.compaction.model.segments import PartitionKey
@@ -85,10 +86,13 @@ class JointPublication(JointSends):
     def _note_published(self, done: Sequence[ServedPartition]) -> None:
         """Note in the rows that their passes are published, and end these partitions."""
         at_ms = self.shared.context.clock()
-        outcomes = note_published(self.held, [partition.look for partition in done], at_ms)
+        looks = {partition.look.row.key: partition.look for partition in done}
+        outcomes = note_published(self.held, [*looks.values()], at_ms)
         for key, outcome in outcomes.items():
             if isinstance(outcome, Changed):
-                self._leave(key, PublicationState.PUBLISHED, "")
+                dropped = dropped_in(looks[key], looks[key].retired_ids)
+                state = PublicationState.PUBLISHED
+                self._end(key, Publication(state=state, dropped=dropped))
             else:
                 self._after_change(key, outcome)
 

@@ -57,7 +57,7 @@ class TierProof:
         """Read the note, and canaries of what earlier runs published; raises TierfoldError."""
         self.is_proven = not canary_proof(self.context).is_open
         rows = {row.key: row for row in map(_published_row, plans) if row is not None}
-        while rows and not self.is_proven and self.mode is not CanaryMode.OFF:
+        while not self.is_proven and self.mode is not CanaryMode.OFF:
             key = self.first(rows.values())
             if key is None:
                 return

@@ -119,7 +119,7 @@ def _range(status: PartitionStatus) -> str:
 
 def _remarks(status: PartitionStatus) -> Text:
     view = status.view
-    remarks = ["refused, see below"] if status.refusal else []
+    remarks = ["refused, see below"] if status.refusal else list(filter(None, [status.absence]))
     remarks += _beside_live(status)
     remarks += view.notes if view is not None else ()
     return Text(printable("; ".join(remarks)), style="red" if status.refusal else "")

@@ -5,6 +5,7 @@
     status           `status`
     verify           `verify`
     verified         what `verify` found out about one partition
+    verified_by_brokers  what it finds by brokers' metadata, and as a consumer reads
     verify_targets   what `verify` reads of each partition
     second_opinion   `verify --second-opinion`
     history          `history`
@@ -19,6 +20,8 @@
     vacuum           `vacuum`
     vacuum_sends     what `vacuum` sends to brokers before and after it deletes
     vacuum_survey    what `vacuum` may delete of each partition
+    vacuum_deleted_topics  what it may delete of topics that the cluster does not have
+    deletion_candidates    what it deletes of a partition, with its objects
     vacuum_outcome   one partition in a run of `vacuum`, up to its outcome
     catalog_cleanup  deletes what the catalog no longer needs, after `vacuum`
     waiting          waits for live runs that hold partitions

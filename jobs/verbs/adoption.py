@@ -23,6 +23,7 @@ from tierfold.compaction.commits.commit import (
 from tierfold.compaction.discovery.candidates import Candidate
 from tierfold.compaction.discovery.draft import draft_of, drafted, lineage_refusal
 from tierfold.compaction.discovery.facts import PartitionFacts
+from tierfold.compaction.discovery.lost_replacements import lost_replacements
 from tierfold.compaction.discovery.phases import Phase, phase_of
 from tierfold.compaction.discovery.refused_by_brokers import refused_without_row_by_brokers
 from tierfold.compaction.discovery.view import Refusal, RefusalReason, never_claimed
@@ -75,13 +76,15 @@ def _planned(
     if present.reason not in ADOPTED_FOR:
         return present
     bare = facts_of(context, key, None, _without_left_alone(known, brokers), brokers)
-    if (refusal := refused_without_row_by_brokers(bare)) is not None:
+    if (refusal := refused_without_row_by_brokers(bare, known.state)) is not None:
         return refusal
     sent = _sent(context, bare, brokers)
     whole = within_log(bare.candidates, sent)
     if (refusal := half_sent_refusal(brokers, whole, context.now_ms)) is not None:
         return refusal
-    facts = replace(bare, candidates=usable(bare.candidates, sent, brokers, context.run))
+    lost = lost_replacements(bare, brokers)
+    taken = usable(bare.candidates, sent, brokers, context.run, lost)
+    facts = replace(bare, candidates=taken)
     draft = draft_of(facts)
     refusal = None if isinstance(draft, Refusal) else lineage_refusal(draft)
     view = refusal or view_of_draft(context, facts, draft)

@@ -24,7 +24,7 @@ from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.run_progress import RunProgress
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.pipeline.discovery import last_stable_in
-from tierfold.jobs.pipeline.known_partition import KnownPartition, refusal_of
+from tierfold.jobs.pipeline.known_partition import KnownPartition, left_alone, refusal_of
 from tierfold.jobs.pipeline.partition_report import OK, REFUSED
 from tierfold.jobs.pipeline.survey import READERS, inspected, known_partitions
 from tierfold.jobs.settings.cluster_settings import rules_of, settings_beside
@@ -52,6 +52,8 @@ class PartitionStatus:
     """How that differs; None: no brokers were asked, or there is no listing."""
     step: Step | None = None
     """What publishing does next; None: no broker serves the row, or none was asked."""
+    absence: str = ""
+    """Why nothing of it is read: its topic was deleted. Empty: that is not known."""
 
     @property
     def outcome(self) -> str:
@@ -60,8 +62,8 @@ class PartitionStatus:
 
     @property
     def reason(self) -> str:
-        """Why the partition is refused; empty: it is not."""
-        return "" if self.refusal is None else self.refusal.sentence
+        """Why the partition is refused or not read; empty: it is read."""
+        return self.absence if self.refusal is None else self.refusal.sentence
 
     @property
     def refusals(self) -> tuple[RefusalPart, ...]:
@@ -142,7 +144,7 @@ def _status(
     context: RunContext, known: KnownPartition, rules: Rules, first_dirty: int | None
 ) -> PartitionStatus:
     if known.whose is OfCluster.DELETED:  # Brokers have deleted objects that the row names.
-        return PartitionStatus(key=known.key, row=known.state)
+        return PartitionStatus(key=known.key, row=known.state, absence=left_alone(known))
     read, key = _read(context, known, rules, first_dirty), known.key
     if isinstance(read, Refusal):
         found = PartitionStatus(key=key, row=known.state, refusal=read)

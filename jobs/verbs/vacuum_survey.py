@@ -42,17 +42,19 @@ from tierfold.jobs.context.tier_identity import tier_identity
 from tierfold.jobs.context.timestamps import timestamp_text
 from tierfold.jobs.pipeline.asked_brokers import binding_of_run
 from tierfold.jobs.pipeline.discovery import facts_of, view_from
-from tierfold.jobs.pipeline.known_partition import KnownPartition, left_alone, refusal_of
+from tierfold.jobs.pipeline.known_partition import KnownPartition, refusal_of
 from tierfold.jobs.pipeline.partition_report import LEFT, NOTHING_TO_DO, REFUSED
 from tierfold.jobs.pipeline.survey import READERS, known_among, with_identity
 from tierfold.jobs.publishing.canary_note import canary_proof
 from tierfold.jobs.settings.resolution import Settings
-from tierfold.jobs.verbs.vacuum_outcome import DeletionCandidate, Kind, PartitionVacuum
+from tierfold.jobs.verbs.deletion_candidates import candidates_of
+from tierfold.jobs.verbs.vacuum_deleted_topics import DeletedTopics
+from tierfold.jobs.verbs.vacuum_outcome import PartitionVacuum
 from tierfold.storage.catalog.rows import RowsRead
 
 _UNPROVEN: Final = (
     "no canary has shown yet that these brokers read this tier, so nothing that they may need is"
-    " deleted; `tierfold compact` reads it again"
+    " deleted, with --canary off neither; `tierfold compact` reads it again"
 )
 
 
@@ -80,7 +82,9 @@ def _inspected(
     topics = [rules[partition.key.topic] for partition in known]
     uploads = context.tier.incomplete_uploads(keys)
     unfinished = [uploads[partition.key] for partition in known]
-    terms = _Terms(binding=binding, times=times, is_proven=_is_proven(context, times))
+    is_proven = _is_proven(context, times)
+    gone = DeletedTopics.among(context, known, times, identity, is_proven=is_proven)
+    terms = _Terms(binding=binding, times=times, is_proven=is_proven, deleted_topics=gone)
     inspect_one = partial(_inspect, context, terms)
     with ThreadPoolExecutor(READERS) as pool:
         found_all = pool.map(inspect_one, known, topics, unfinished)
@@ -104,6 +108,7 @@ class _Terms:
     is_proven: bool
     """Whether a canary has shown that the brokers asked read this tier, or a person answers for it
     (PUBLISHING 7.2)."""
+    deleted_topics: DeletedTopics
 
 
 def _is_proven(context: RunContext, times: VacuumLimits) -> bool:
@@ -125,7 +130,7 @@ def _inspect(
         if known.refusal is not None:
             return _refused(row, known.refusal)
         if known.is_left_alone:
-            return _left_alone(row, left_alone(known))
+            return terms.deleted_topics.vacuum_of(known, row, rules, incomplete_uploads)
         facts = facts_of(context, known.key, known.state, known.listed, known.brokers)
         view = view_from(context, facts)
         refusal = view if isinstance(view, Refusal) else None
@@ -158,7 +163,7 @@ def _inspect(
     found = PartitionVacuum(
         deletion=deletion,
         row=state_with_new(view),
-        candidates=tuple(_candidates(context, view, deletion)),
+        candidates=tuple(candidates_of(context, view.retired, deletion)),
         rules=rules,
     )
     return _unless_nothing(found, waits)
@@ -200,12 +205,6 @@ def _why_nothing(found: PartitionVacuum) -> str:
     return "" if found.deletion.notes else f"{counted(retired, 'retired segment')} kept for brokers"
 
 
-def _left_alone(row: PartitionState, why: str) -> PartitionVacuum:
-    return PartitionVacuum(
-        deletion=DeletionPlan(key=row.key), row=row, outcome=NOTHING_TO_DO, reason=why
-    )
-
-
 def _held_up(
     known: KnownPartition, view: PartitionView, rules: Rules, terms: _Terms
 ) -> PartitionVacuum | None:
@@ -232,40 +231,3 @@ def _waits(
         f" until {timestamp_text(min(ends_ms))}"
         for what, ends_ms in waits_until(view, rules, binding, times).items()
     ]
-
-
-def _candidates(
-    context: RunContext, view: PartitionView, deletion: DeletionPlan
-) -> Iterator[DeletionCandidate]:
-    """Everything to delete, with the objects in the listing."""
-    listed = {segment.segment_id: segment for segment in view.retired}
-    for gone in (*deletion.going, *deletion.starting):
-        found = listed.get(gone.segment.segment_id)
-        why = f"retired at {timestamp_text(gone.retired_at_ms)} by run {gone.retired_by_run}"
-        if gone.deletion_started_at_ms is not None:
-            why += f", deletion started at {timestamp_text(gone.deletion_started_at_ms)}"
-        yield DeletionCandidate(
-            kind=Kind.RETIRED,
-            why=why,
-            segment_id=gone.segment.segment_id,
-            objects=() if found is None else context.tier.objects_of(view.key, found),
-        )
-    for kind, unknown, is_what in (
-        (Kind.ORPHAN, deletion.orphans, "in no row of the catalog"),
-        (Kind.SET_APART, deletion.set_apart, "outside the leader epoch lineage"),
-    ):
-        for segment in unknown:
-            is_cut = kind is Kind.ORPHAN and not segment.is_complete
-            written = f"written at {timestamp_text(segment.modified_ms)}"
-            yield DeletionCandidate(
-                kind=kind,
-                why=f"{is_what}, {written}{', incomplete' if is_cut else ''}",
-                segment_id=segment.segment_id,
-                objects=context.tier.objects_of(view.key, segment),
-            )
-    for left in deletion.incomplete_uploads:
-        yield DeletionCandidate(
-            kind=Kind.INCOMPLETE,
-            why=f"upload never completed, last write at {timestamp_text(left.modified_ms)}",
-            objects=((left.object_key, left.size_bytes),),
-        )

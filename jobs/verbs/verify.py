@@ -39,6 +39,7 @@ from tierfold.jobs.pipeline.pace import Pace, pace_ended
 from tierfold.jobs.pipeline.survey import READERS, known_partitions
 from tierfold.jobs.settings.resolution import Settings
 from tierfold.jobs.verbs.verified import Verified
+from tierfold.jobs.verbs.verified_by_brokers import FoundByBrokers, found_by_brokers
 from tierfold.jobs.verbs.verify_targets import (
     SegmentSet,
     VerifyTarget,
@@ -63,6 +64,7 @@ class Extent:
 
 
 EVERYTHING_ONCE: Final = Extent()
+_NOTHING_FOUND: Final = FoundByBrokers()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +80,7 @@ class _Found:
     """Some aborts are unindexed: a reader returns their records as committed."""
     second: SecondOpinion | str | None = None
     """The second opinion, or why there is none; None: it was not requested."""
+    by_brokers: FoundByBrokers = _NOTHING_FOUND
 
     def transaction_status(self, segment_set: SegmentSet) -> TransactionStatus:
         """Return the transactions' status from a segment set; all its segments were read."""
@@ -205,7 +208,12 @@ def _of_wave(
     found = list(zip(wave, _read(executor, context, wave), strict=True))
     if extent.second_opinion:
         found = _with_second_opinions(context, found)
-    return {target.key: one for target, one in found}
+    return {
+        target.key: one
+        if target.look is None
+        else replace(one, by_brokers=found_by_brokers(context, target.look))
+        for target, one in found
+    }
 
 
 def _with_second_opinions(
@@ -317,6 +325,7 @@ def _corruptions(
             f"{compared.differing} of {compared.keys} keys have another latest value than in the"
             f" segments that brokers wrote: {shown}{dots}"
         )
+    yield from found.by_brokers.corruptions
     second = found.second
     if isinstance(second, SecondOpinion) and second.differing:
         yield (
@@ -333,6 +342,7 @@ def _notes(
 ) -> Iterator[str]:
     """`comparison`: as `_compared` returns it."""
     yield from target.notes
+    yield from found.by_brokers.notes
     others = sum(
         not segment.has_indexes_as_built and not segment.corruptions for segment in checked
     )

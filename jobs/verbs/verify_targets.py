@@ -22,6 +22,8 @@ from tierfold.compaction.model.hash_key import HashKey
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
 from tierfold.compaction.model.strategies import BY_OFFSET, named_strategy
+from tierfold.compaction.planning.open_step import served_look
+from tierfold.compaction.publishing.look import Look
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.engines.task_assignment import buckets_of
 from tierfold.jobs.pipeline.discovery import aborted_in
@@ -85,6 +87,8 @@ class VerifyTarget:
     """Why nothing of it is read, a clause; empty: it is, or it is refused."""
     refusal: Refusal | None = None
     """Why nothing of it can be verified; None: it can, or it is left."""
+    look: Look | None = None
+    """What brokers have of it; None: none were asked, or the row names no cluster."""
 
     @property
     def is_unread(self) -> bool:
@@ -141,6 +145,7 @@ def target_of(context: RunContext, known: KnownPartition, rules: Rules) -> Verif
         commit_id="" if view.state is None else view.state.commit_id,
         corruptions=() if breaks is None else (breaks.sentence,),
         notes=view.notes,
+        look=served_look(view, rules, context.now_ms),
     )
     try:
         now = SegmentSet(segments=view.segments, aborted=aborted_in(context, key, view.segments))

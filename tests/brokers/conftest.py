@@ -1,13 +1,16 @@
-"""Kafka's own classes beside the brokers: its cleaner, and Java's consumer."""
+"""Kafka's own classes beside the brokers, and the tier's note."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 
 import pytest
 
+from tests.brokers.cluster import KafkaCluster
 from tests.brokers.versions import NEWEST
 from tests.oracle.kafka_lab import KafkaLab
+from tierfold.storage.tiers.service_notes import FOLDER
 
 
 @pytest.fixture(scope="session")
@@ -18,3 +21,10 @@ def kafka_tools() -> Iterator[KafkaLab]:
     """
     with KafkaLab(NEWEST) as running:
         yield running
+
+
+@pytest.fixture
+def own_note(kafka: KafkaCluster) -> Iterator[None]:
+    """For tests with a catalog of their own, which the note of the test before would refuse."""
+    yield
+    shutil.rmtree(kafka.tier / FOLDER, ignore_errors=True)

@@ -25,8 +25,6 @@ _SHOWN: Final = 5
 """So many differences of a kind are shown."""
 _LINES_MAX: Final = 12
 _LEARNED_WITHIN_S: Final = 5.0
-_ASKED_MAX: Final = 3
-_ASKED_AGAIN_S: Final = 0.2
 
 
 def assert_served_as(
@@ -109,21 +107,11 @@ def unequal_times(
     reader: Reader, topic: Topic, expected: Expected, times_ms: Sequence[int]
 ) -> Iterator[str]:
     """A line for each time for which a reader does not find the offset that it should."""
-    wanted = {at_ms: expected.offset_for_time(at_ms) for at_ms in times_ms}
-    answers: dict[int, list[int | None]] = {at_ms: [] for at_ms in wanted}
-    asked = [*wanted]
-    # Once in a thousand times the answer was "none" on 4.4.0, also for an untouched topic; why is
-    # not known, so an answer counts as wrong only if it stays wrong.
-    for _ in range(_ASKED_MAX):
-        for at_ms, offset in zip(asked, reader.offsets_for_times(topic, asked), strict=True):
-            answers[at_ms].append(offset)
-        asked = [at_ms for at_ms in asked if answers[at_ms][-1] != wanted[at_ms]]
-        if not asked:
-            break
-        time.sleep(_ASKED_AGAIN_S)
-    for at_ms in asked:
-        found = answers[at_ms]
-        yield f"{reader.name}: for the time {at_ms} it finds {found}, expected {wanted[at_ms]}"
+    answers = reader.offsets_for_times(topic, times_ms)
+    for at_ms, found in zip(times_ms, answers, strict=True):
+        wanted = expected.offset_for_time(at_ms)
+        if found != wanted:
+            yield f"{reader.name}: for the time {at_ms} it finds {found}, expected {wanted}"
 
 
 def unequal_records(wanted: Sequence[SeenRecord], got: ReadBack) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,7 @@ from tests.brokers.topics import CALL_S, Topic
 from tests.jobs.commands import ALWAYS, ROOT
 from tierfold.storage.tiers.service_notes import FOLDER
 
-pytestmark = pytest.mark.soak
+pytestmark = [pytest.mark.soak, pytest.mark.usefixtures("own_note")]
 
 
 def commands_of(heading: str) -> list[str]:
@@ -28,12 +27,6 @@ def commands_of(heading: str) -> list[str]:
     section = page.partition(f"### {heading}\n")[2].partition("\n### ")[0]
     blocks: list[str] = re.findall(r"```sh\n(.*?)```", section, re.DOTALL)
     return [line for block in blocks for line in block.splitlines()]
-
-
-@pytest.fixture(autouse=True)
-def _its_own_note(kafka: KafkaCluster) -> Iterator[None]:
-    yield
-    shutil.rmtree(kafka.tier / FOLDER, ignore_errors=True)
 
 
 def newest(topic: Topic) -> dict[bytes | None, bytes | None]:

@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 
 from tests.brokers.cluster import KafkaCluster
-from tests.brokers.published import row_of, send, swaps_of
+from tests.brokers.published import added, row_of, send, swaps_of, updated
 from tests.brokers.test_plan_beside_brokers import NO_MARGIN, Planned
 from tests.brokers.test_status_of_brokers import tierfold, topic_of
 from tests.brokers.test_whose_cluster import found_cluster
 from tests.brokers.topics import Topic
+from tests.jobs.claims import own_id_of
 from tests.jobs.commands import ALWAYS, CLOCK, Ran
+from tierfold.compaction.brokers.events import SegmentState
 from tierfold.compaction.commits.commit import ReleaseClaim, proposed
 from tierfold.compaction.model.segments import PartitionState
 from tierfold.compaction.model.serving import ConsentKind
@@ -146,6 +148,23 @@ def test_a_half_sent_segment_without_objects_waits_for_the_grace_period(
     assert later.entries[0]["outcome"] == "forgotten", later
     assert swapped.row.live_ids == lost.retired_ids
     assert swapped.row.retired_ids == {ours}
+
+
+@pytest.mark.soak
+def test_two_late_sends_lose_nothing(kafka: KafkaCluster, tmp_path: Path) -> None:
+    """They finish a replacement whose objects are gone; another one has all of its records."""
+    swapped = Swapped(kafka, tmp_path, topic_of(kafka, "two-late-sends"))
+    swapped.publish()
+    row = swapped.row
+    (ours,) = (one for one in row.segments if not one.is_upload)
+    late = replace(ours, segment_id=own_id_of(Catalog(str(swapped.catalog))))
+    finished = updated(row.key, late.segment_id, SegmentState.COPY_FINISHED)
+    send(kafka, [added(row.key, late), finished])
+    assert "it was set back" in swapped.plan(*NO_MARGIN).entries[0]["reason"]
+    done = swapped.forget()
+    assert done.entries[0]["outcome"] == "forgotten", done
+    assert swapped.row.live_ids == row.live_ids
+    assert late.segment_id in swapped.row.retired_ids
 
 
 @pytest.mark.soak

@@ -73,7 +73,7 @@ BYTES, TIME, LOCAL, NOT_TIERED = (
 def of_topic(kafka: KafkaCluster, topic: Topic, rules: Rules) -> tuple[RefusalPart, ...]:
     with connected(client(kafka.servers, {})) as connection:
         (found,) = topic_setups(connection, [topic.name]).values()
-        return topic_preconditions(found, topic.id, cluster_setup(connection), rules)
+        return topic_preconditions(found, cluster_setup(connection), rules)
 
 
 def setup_of(kafka: KafkaCluster) -> ClusterSetup:
@@ -211,20 +211,6 @@ def test_a_setting_that_all_brokers_have_counts(kafka: KafkaCluster) -> None:
         kafka.run_tool(tool, *everyone, "--delete-config", "log.retention.bytes")
 
 
-def test_a_topic_that_was_deleted_or_replaced_is_refused(kafka: KafkaCluster) -> None:
-    old = kafka.create("made-again")
-    old.delete()
-    kafka.wait(lambda: bool(of_topic(kafka, old, COMPACT)), "the topic's end")
-    (found,) = of_topic(kafka, old, COMPACT)
-    assert (found.code, found.command) == (PreconditionCode.TOPIC_GONE, "")
-    assert found.detail.startswith("the cluster has no topic made-again")
-    new = kafka.create("made-again")
-    (found,) = of_topic(kafka, old, COMPACT)
-    assert found.code == PreconditionCode.TOPIC_GONE
-    assert new.id in found.detail
-    assert of_topic(kafka, new, COMPACT) == ()
-
-
 def test_the_metadata_topics_settings_are_mended_by_their_commands(kafka: KafkaCluster) -> None:
     harmless: dict[str, str | None] = {
         "cleanup.policy": "",
@@ -294,7 +280,7 @@ def test_a_right_that_is_missing_is_granted_by_the_command(
     def refusals() -> tuple[RefusalPart, ...]:
         with connected(client(server, LOGIN)) as connection:
             (found,) = topic_setups(connection, [topic.name]).values()
-        return topic_preconditions(found, topic.id, setup, COMPACT)
+        return topic_preconditions(found, setup, COMPACT)
 
     with granted(kafka, *(Right(operation, topic.name) for operation in given)):
         (found,) = refusals()

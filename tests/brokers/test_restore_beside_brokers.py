@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
-import shutil
 import signal
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +25,8 @@ from tierfold.compaction.verification.canary import Difference, Differs
 from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.publishing.canary_errors import canary_error
 from tierfold.storage.catalog.runs_table import RunsTable
-from tierfold.storage.tiers.service_notes import FOLDER
+
+pytestmark = pytest.mark.usefixtures("own_note")
 
 YOUNG = ("--set", "cleanup.policy=compact", "--set", "min.compaction.lag.ms=9999999999999")
 """Nothing is compacted."""
@@ -36,9 +35,10 @@ YOUNG = ("--set", "cleanup.policy=compact", "--set", "min.compaction.lag.ms=9999
 class Restorable(Served):
     """A compacted topic, and the state before."""
 
-    def restore(self, *more: str) -> Ran:
+    def restore(self, *more: str, to_ms: int | None = None) -> Ran:
+        """To the first state, or to that of an instant."""
         *_, first = self.catalog.history(self.row.key)
-        to = ("--to", str(first.committed_at_ms))
+        to = ("--to", str(first.committed_at_ms if to_ms is None else to_ms))
         words = (f"{self.topic.name}-0", *to, *self._scope[:2], *more)
         return tierfold(self.kafka, "restore", self.kafka.tier, *words)
 
@@ -103,12 +103,11 @@ def test_a_row_that_brokers_serve_is_not_restored_without_publishing(
 
 
 @pytest.fixture
-def published(kafka: KafkaCluster, tmp_path: Path, request: Any) -> Iterator[Restorable]:
+def published(kafka: KafkaCluster, tmp_path: Path, request: Any) -> Restorable:
     """A topic that is compacted and published."""
     tier = Restorable(kafka, tmp_path, topic_of(kafka, request.node.name.replace("_", "-")[:60]))
     tier.publish()
-    yield tier
-    shutil.rmtree(kafka.tier / FOLDER, ignore_errors=True)
+    return tier
 
 
 @pytest.mark.soak  # While it runs, brokers' own events may be too large, those of any topic.
@@ -128,7 +127,8 @@ def test_what_one_batch_cannot_hold_is_refused_before_anything_is_claimed(
 
 
 def test_consumers_read_again_what_was_there(kafka: KafkaCluster, published: Restorable) -> None:
-    tier, retired = published, published.row.retired_ids
+    tier, row = published, published.row
+    retired, compacted_ms = row.retired_ids, row.committed_at_ms
     assert len(tier.topic.read()) < tier.was
     shown = tier.restore("--publish", "--dry-run")
     last = tier.row.next_offset - 1
@@ -146,7 +146,12 @@ def test_consumers_read_again_what_was_there(kafka: KafkaCluster, published: Res
     assert not tier.row.live_ids & retired
     beside = brokers_of(tier.status(), tier.topic.name)
     assert differing(dict(beside)) == {}
-    # Another pass begins from there.
+    # To undo it would show deleted keys;
+    (entry,) = tier.restore("--publish", "--json", to_ms=compacted_ms).entries
+    assert entry["outcome"] == "refused", entry
+    assert "it undoes another restore" in entry["reason"]
+    assert entry["reason"].endswith("it ends with the same records.")
+    # but another pass begins from there.
     tier.publish()
     kafka.wait(lambda: len(tier.topic.read()) < tier.was, "the compaction")
 

@@ -7,8 +7,11 @@ import shutil
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from tests.brokers import served_reads
 from tests.brokers.cluster import KafkaCluster
@@ -18,6 +21,7 @@ from tests.brokers.consumer_reads import (
     LibrdkafkaReader,
     ReadBack,
     SeenRecord,
+    offset_for_time,
 )
 from tests.brokers.filled_topic import Filling, create_filled
 from tests.brokers.scans import Scans, scanning
@@ -100,7 +104,7 @@ def test_what_is_not_served_as_expected_is_named(
         assert line.startswith(f"{reader.name}, read_committed, from 0: 1 not expected: ")
         assert f"{planted[7].offset} (b'key-" in line
         (line,) = unequal_times(reader, untouched.topic, altered, [0])
-        assert line == f"{reader.name}: for the time 0 it finds [0, 0, 0], expected 1"
+        assert line == f"{reader.name}: for the time 0 it finds 0, expected 1"
     monkeypatch.setattr(served_reads, "_LEARNED_WITHIN_S", 0.0)
     with pytest.raises(AssertionError, match=r"untouched is not served as expected(?s:.*)more$"):
         assert_served_as(kafka, kafka_tools, untouched.topic, untouched.cleaned, starts=1)
@@ -120,6 +124,34 @@ def test_a_reader_that_does_not_get_to_the_end_says_why(
         assert "outofrange" in below.stopped.lower().replace(" ", ""), below
         assert within.stopped is None
         assert [record.offset for record in within.records] == [2]
+
+
+class TimesAnswered:
+    """A consumer whose answers for times are given: an offset, or an error."""
+
+    def __init__(self, *answers: int | KafkaError) -> None:
+        self._answers = iter(answers)
+
+    def offsets_for_times(self, asked: list[TopicPartition], timeout: float) -> list[Any]:
+        assert timeout > 0
+        answer = next(self._answers)
+        has_failed = isinstance(answer, KafkaError)
+        return [
+            SimpleNamespace(
+                offset=-1 if has_failed else answer, error=answer if has_failed else None
+            )
+            for _ in asked
+        ]
+
+
+def test_an_error_is_no_answer_that_there_is_no_such_time() -> None:
+    timed_out, unknown = KafkaError(KafkaError.REQUEST_TIMED_OUT), KafkaError(KafkaError.UNKNOWN)
+    for answers, found in (((5,), 5), ((-1,), None), ((timed_out, timed_out, 5), 5)):
+        consumer: Any = TimesAnswered(*answers)
+        assert offset_for_time(consumer, "t", 7) == found
+    failing: Any = TimesAnswered(unknown, 5)
+    with pytest.raises(KafkaException, match="UNKNOWN"):
+        offset_for_time(failing, "t", 7)
 
 
 def test_what_is_expected_is_what_the_cleaner_leaves(

@@ -20,16 +20,20 @@ from tests.brokers.altered_settings import alter
 from tests.brokers.cluster import KafkaCluster
 from tests.brokers.published import added, send, updated
 from tests.brokers.test_status_of_brokers import RECORDS, brokers_of, tierfold, topic_of
-from tests.brokers.test_whose_cluster import HOUR_MS, NO_MARGIN, Served, ids_in
-from tests.brokers.topics import FIRST_MS
+from tests.brokers.test_whose_cluster import HOUR_MS, NO_MARGIN, Served, copied_as, ids_in
+from tests.brokers.topics import FIRST_MS, Topic
 from tests.jobs.claims import own_id_of
 from tests.jobs.commands import ALWAYS, CLOCK, Ran
 from tests.jobs.scripted_runs import scripted
 from tests.storage.call_scripts import Killed, Rule, at, killed
+from tests.storage.new_ids import foreign_id
 from tierfold.compaction.brokers.events import SegmentState
 from tierfold.jobs.publishing import canary
 from tierfold.storage.brokers.event_door import EventDoor
+from tierfold.storage.kafka.kafka_uuid import new_kafka_uuid
 from tierfold.storage.tiers.service_notes import FOLDER
+
+pytestmark = pytest.mark.usefixtures("own_note")
 
 DELETE_STARTED = SegmentState.DELETE_STARTED
 PUBLISH = ("--publish", "--canary", "off")
@@ -57,6 +61,12 @@ class Published(Served):
         words = (*self._scope, "--grace-period", "1h", *self.clock, *more, "--json")
         return tierfold(self.kafka, "vacuum", self.kafka.tier, *words)
 
+    def verify(self, tier: Path) -> dict[str, Any]:
+        """What a verify of the tier, or of a copy, finds."""
+        words = (*self._scope, "--engine", "local", "--json")
+        (entry,) = tierfold(self.kafka, "verify", tier, *words).entries
+        return entry
+
     def states(self) -> dict[str, int]:
         """How many segments brokers have, by state."""
         ran = tierfold(self.kafka, "status", self.kafka.tier, *self._scope, "--json")
@@ -77,13 +87,6 @@ class Published(Served):
         return ids_in(self.topic.folder()) == live and self.row.retired == () and has_only_live
 
 
-@pytest.fixture(autouse=True)
-def _its_own_note(kafka: KafkaCluster) -> Iterator[None]:
-    """Each test publishes with a catalog of its own, which the tier's note would refuse."""
-    yield
-    shutil.rmtree(kafka.tier / FOLDER, ignore_errors=True)
-
-
 @contextmanager
 def scripted_sends(*rules: Rule) -> Iterator[None]:
     """As `scripted`, the sends of this block under the same script."""
@@ -101,10 +104,13 @@ def test_what_was_replaced_goes_and_brokers_forget_it(
     planned = served.publish("--dry-run")
     assert planned["superseded_gone_at"] is None
     assert "go a grace period (1 d) after brokers list them" in planned["superseded_note"]
-    served.publish()
+    published = served.publish()
+    assert "`tierfold vacuum --publish` after" in published["superseded_note"]
     assert served.states()["DELETE_STARTED"] == 3
+    sound = served.verify(kafka.tier)
+    assert any("read through brokers agree with the tier" in one for one in sound["notes"])
     (entry,) = served.plan(*NO_MARGIN).entries
-    assert entry["superseded_gone_at"] is not None
+    assert entry["superseded_gone_at"] == published["superseded_gone_at"] is not None
     # Not before the grace period is over,
     young = served.clean("--publish", hours=0.9)
     assert (young.entries[0]["outcome"], young.entries[0]["events_sent"]) == ("nothing_to_do", 0)
@@ -117,11 +123,12 @@ def test_what_was_replaced_goes_and_brokers_forget_it(
     out.write_text(f'[topics."{topic.name}"]\n"publish" = false\n')
     taken_out = served.clean("--publish", "--config", str(out)).entries[0]
     assert any("publish is false in the settings" in one for one in taken_out["notes"])
-    # not before a canary has counted, or a person answers for it,
+    # not before a canary has counted, or a person answered for it when it was published,
     kept = (kafka.tier / FOLDER).rename(tmp_path / "notes")
-    unproven = served.clean("--publish").entries[0]
-    assert (unproven["outcome"], unproven["events_sent"]) == ("left", 0)
-    assert "no canary has shown yet" in unproven["reason"]
+    for words in (("--publish",), PUBLISH):
+        unproven = served.clean(*words).entries[0]
+        assert (unproven["outcome"], unproven["events_sent"]) == ("left", 0)
+        assert "no canary has shown yet" in unproven["reason"]
     kept.rename(kafka.tier / FOLDER)
     # and not by a dry run, which shows bytes and events.
     dry = served.clean("--publish", "--dry-run").entries[0]
@@ -163,6 +170,65 @@ def test_nothing_goes_while_a_broker_still_gives_what_was_dropped(
     (entry,) = served.clean("--publish", "--canary", "off").entries
     assert (entry["outcome"], entry["events_sent"]) == ("vacuumed", 3), entry
     assert any("no canary was read before the deletion" in note for note in entry["notes"])
+
+
+def of_deleted(ran: Ran, topic: Topic, again: Topic) -> dict[str, Any]:
+    """What a run that refuses nothing says of a topic that was deleted and made again."""
+    assert ran.code == 0, ran
+    (gone,) = (entry for entry in ran.entries if entry["topic_id"] == topic.id)
+    assert "was deleted" in gone["reason"], gone
+    assert again.id in gone["reason"], gone
+    return gone
+
+
+def test_of_a_deleted_topic_goes_what_tierfold_wrote(
+    kafka: KafkaCluster, tmp_path: Path
+) -> None:
+    """Also once there is another one of its name, which goes on."""
+    topic = topic_of(kafka, "topic-gone")
+    served = Published(kafka, tmp_path, topic)
+    served.publish()
+    folder, row = topic.folder(), served.row
+    (live,) = row.live_ids
+    ours, theirs, upload = own_id_of(served.catalog), foreign_id(), new_kafka_uuid()
+    shutil.copytree(folder, kept := tmp_path / "kept")
+    topic.delete()
+    kafka.wait(lambda: not ids_in(folder), "the brokers' own deletion")
+    again = topic_of(kafka, "topic-gone")
+    shutil.copytree(kept, folder, dirs_exist_ok=True)  # As if brokers had died meanwhile.
+    for new in (ours, theirs, upload):
+        copied_as(folder, live, new)
+    local = ("--engine", "local")
+    for verb, words, outcome in (
+        ("plan", ALWAYS, "nothing_to_do"),
+        ("compact", (*ALWAYS, *local), "nothing_to_do"),
+        ("vacuum", ("--no-publish",), "nothing_to_do"),
+        ("verify", local, "left"),
+    ):
+        ran = tierfold(kafka, verb, kafka.tier, *words, *served._scope, "--json")
+        gone = of_deleted(ran, topic, again)
+        assert gone["outcome"] == outcome, gone
+        assert "`tierfold vacuum --publish` deletes what tierfold wrote of it" in gone["reason"]
+    ran = tierfold(kafka, "status", kafka.tier, *served._scope, "--json")
+    assert of_deleted(ran, topic, again)["outcome"] == "ok"
+    # Not while its brokers may still be at work, and not by a dry run.
+    gone = of_deleted(served.clean("--publish", hours=20), topic, again)
+    assert "its brokers may still delete their part, until 2" in gone["reason"]
+    before = ids_in(folder)
+    dry = served.clean("--publish", "--dry-run", hours=20)
+    (gone,) = (entry for entry in dry.entries if entry["topic_id"] == topic.id)
+    assert (gone["outcome"], gone["events_planned"]) == ("planned", 0), gone
+    assert {one["segment_id"] for one in gone["objects"]} == {live, ours}
+    assert ids_in(folder) == before
+    done = served.clean("--publish")
+    (gone,) = (entry for entry in done.entries if entry["topic_id"] == topic.id)
+    assert (done.code, gone["outcome"], gone["events_sent"]) == (0, "vacuumed", 0), done
+    assert ids_in(folder) == before - {live, ours}
+    left = f"{len(row.retired_ids) + 2} segments kept that this catalog's runs did not write"
+    assert left in gone["notes"][0]
+    of_deleted(served.clean("--publish"), topic, again)
+    assert served.catalog.read()[row.key].named_ids == row.retired_ids
+    assert len(again.logs()) == 3
 
 
 STEPS = [
@@ -262,6 +328,35 @@ def test_what_brokers_learn_between_survey_and_claim_counts(
     assert (entry["outcome"], entry["events_sent"]) == ("left", 0), entry
     assert "`tierfold compact` completes it" in entry["reason"]
     assert served.row.marked_ids == frozenset()
+
+
+@pytest.mark.soak
+def test_verify_reads_a_sample_through_brokers(kafka: KafkaCluster, tmp_path: Path) -> None:
+    topic = topic_of(kafka, "verified-through")
+    served = Published(kafka, tmp_path, topic)
+    served.publish()
+    (live,) = served.row.live_ids
+    shutil.copytree(kafka.tier, copy := tmp_path / "copy")
+    (log,) = topic.folder().glob(f"*{live}.log")
+    log.rename(kept := tmp_path / "kept.log")
+    found = served.verify(copy)
+    assert found["outcome"] == "failed", found
+    assert "to consumers at offset 0" in found["reason"], found
+    # Unless another run has changed the row meanwhile.
+    with scripted(at("look 2", served.note)):
+        found = served.verify(copy)
+    assert found["outcome"] == "sound", found
+    assert any("a commit changed the partition while it was" in note for note in found["notes"])
+    kept.rename(log)
+    assert served.verify(copy)["outcome"] == "sound"
+    # What is not published yet is no corruption.
+    topic.append(RECORDS)
+    topic.wait_until_tiered()
+    with scripted_sends(killed("send 1", is_done=True)), pytest.raises(Killed):
+        served.publish()
+    found = served.verify(kafka.tier)
+    assert found["outcome"] == "sound", found
+    assert any("do not have all of it yet" in note for note in found["notes"])
 
 
 @pytest.mark.soak

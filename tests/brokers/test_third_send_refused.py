@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -24,7 +23,8 @@ from tests.brokers.test_whose_cluster import ANOTHER, ids_in
 from tests.brokers.topics import METADATA_TOPIC
 from tests.jobs.commands import Ran
 from tests.jobs.commands import tierfold as command
-from tierfold.storage.tiers.service_notes import FOLDER
+
+pytestmark = pytest.mark.usefixtures("own_note")
 
 WRITE_METADATA: Final = Right(AclOperation.WRITE, METADATA_TOPIC)
 LOGIN: Final = (
@@ -32,12 +32,6 @@ LOGIN: Final = (
     "org.apache.kafka.common.security.plain.PlainLoginModule required"
     f' username="{USER}" password="{PASSWORD}";\n'
 )
-
-
-@pytest.fixture(autouse=True)
-def _its_own_note(kafka: KafkaCluster) -> Iterator[None]:
-    yield
-    shutil.rmtree(kafka.tier / FOLDER, ignore_errors=True)
 
 
 class Due(Published):
@@ -129,4 +123,31 @@ def test_a_right_that_is_missing(kafka: KafkaCluster, tmp_path: Path) -> None:
     with granted(kafka, *asked, WRITE_METADATA, describe):
         ran = served.vacuum_on(kafka.tier, *words)
     assert ran.code == 0, ran
+    assert served.is_clean()
+
+
+@pytest.mark.soak
+def test_without_the_right_to_read_a_person_has_to_do_without_a_canary(
+    kafka: KafkaCluster, tmp_path: Path
+) -> None:
+    """Once no broker should have it locally: what consumers get then is not known."""
+    served = due(kafka, tmp_path, "third-unread")
+    served.hours = 5
+    before = ids_in(served.topic.folder())
+    login = tmp_path / "login.properties"
+    login.write_text(LOGIN)
+    words = (kafka.servers_of("SASL"), "--command-config", str(login))
+    # With them it is known since when no broker has it locally.
+    settings = Right(AclOperation.DESCRIBE_CONFIGS, served.topic.name)
+    describe = Right(AclOperation.DESCRIBE, served.topic.name)
+    asked = (READ_METADATA, METADATA_SETTINGS, BROKER_SETTINGS)
+    with granted(kafka, *asked, WRITE_METADATA, describe, settings):
+        served.refuses(
+            served.vacuum_on(kafka.tier, *words), "the right Read on topic third-unread is missing"
+        )
+        assert ids_in(served.topic.folder()) == before
+        assert served.row.marked_ids == frozenset()
+        ran = served.vacuum_on(kafka.tier, *words, "--canary", "off")
+    assert ran.code == 0, ran
+    assert any("no canary was read" in note for note in ran.entries[0]["notes"])
     assert served.is_clean()

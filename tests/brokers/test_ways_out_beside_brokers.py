@@ -15,9 +15,7 @@ from tests.brokers.cluster import KafkaCluster
 from tests.brokers.published import send, swaps_of
 from tests.brokers.test_forget_beside_brokers import Swapped, tier
 from tests.brokers.test_plan_beside_brokers import NO_MARGIN, Planned
-from tests.brokers.test_status_of_brokers import tierfold as beside_brokers
 from tests.brokers.test_status_of_brokers import topic_of
-from tests.brokers.test_whose_cluster import Served
 from tests.brokers.topics import Topic
 from tests.jobs.commands import ALWAYS, tierfold, told
 from tierfold.compaction.commits.commit import ReleaseClaim, StartDeletion, proposed
@@ -194,34 +192,6 @@ def test_a_hole_that_was_a_missing_segment(kafka: KafkaCluster, kept: Path) -> N
     brought_back(topic, kept)
     refused(swapped, "If --holes-are-holes was given here, a segment was missing after all.")
     adopted(swapped)
-
-
-def test_a_topic_that_was_deleted_is_left_alone(kafka: KafkaCluster, kept: Path) -> None:
-    """Also once there is another one of its name, which goes on."""
-    topic = topic_of(kafka, "topic-gone")
-    swapped = Swapped(kafka, kept.parent, topic)
-    swapped.publish()
-    served = Served(kafka, kept.parent, topic)
-    served.note()
-    before = served.row
-    topic.delete()
-    again = topic_of(kafka, "topic-gone")
-    local = ("--engine", "local")
-    for verb, words, outcome in (
-        ("plan", ALWAYS, "nothing_to_do"),
-        ("compact", (*ALWAYS, *local), "nothing_to_do"),
-        ("vacuum", (), "nothing_to_do"),
-        ("verify", local, "left"),
-    ):
-        ran = beside_brokers(kafka, verb, kafka.tier, *words, *served._scope, "--json")
-        assert ran.code == 0, ran
-        (gone,) = (entry for entry in ran.entries if entry["topic_id"] == topic.id)
-        assert gone["outcome"] == outcome, gone
-        assert "was deleted" in gone["reason"], gone
-        assert again.id in gone["reason"], gone
-    ran = beside_brokers(kafka, "status", kafka.tier, *served._scope)
-    assert ran.code == 0, ran
-    assert before in served.catalog.read().values()
 
 
 @pytest.mark.soak

@@ -34,6 +34,8 @@ _HERE: Final = Path(__file__).resolve().parent
 _IVY_FILES: Final = (_HERE / "ivy.xml", _HERE / "ivy_test_jars.xml")
 _JAVA_SOURCES: Final = _HERE / "java"
 _OLD_NAMES: Final = _HERE / "java_moved"
+_STREAMS_FILE: Final = _HERE / "ivy_streams.xml"
+_STREAMS_SOURCES: Final = _HERE / "java_streams"
 _LAST_TEST_JARS: Final = "4.3.0"
 _JAR_PATTERN: Final = "[artifact]-[revision](-[classifier]).[ext]"
 _MOVED: Final = {
@@ -61,7 +63,7 @@ def class_path(version: str = OLDEST) -> str:
     cache = cache_folder(version)
     cache.mkdir(parents=True, exist_ok=True)
     with _locked(cache / "lock"):
-        jars = _made_once(cache, "jars", _IVY_FILES, partial(_fetch_jars, version))
+        jars = _fetched(cache, version)
         sources = sorted(_JAVA_SOURCES.rglob("*.java"))
         inputs = [*_IVY_FILES, *sources, Path(__file__)]
         classes = _made_once(cache, "classes", inputs, partial(_compile_tools, version, jars))
@@ -76,12 +78,28 @@ def broker_class_path(version: str) -> str:
     cache = cache_folder(version)
     cache.mkdir(parents=True, exist_ok=True)
     with _locked(cache / "lock"):
-        jars = _made_once(cache, "jars", _IVY_FILES, partial(_fetch_jars, version))
+        jars = _fetched(cache, version)
         if _test_jars(version) == version:
             return str(jars / "*")
         sources = sorted(_OLD_NAMES.rglob("*.java"))
-        moved = _made_once(cache, "moved", sources, partial(_compile, version, jars, sources))
+        make = partial(_compile, version, [jars], sources)
+        moved = _made_once(cache, "moved", sources, make)
     return os.pathsep.join((str(jars / "*"), str(moved)))
+
+
+def streams_class_path(version: str) -> str:
+    """The Java class path of `TableApplication` with Kafka Streams, fetched if missing.
+
+    Raises `KafkaLabError` as `class_path` does.
+    """
+    cache = cache_folder(version)
+    cache.mkdir(parents=True, exist_ok=True)
+    with _locked(cache / "lock"):
+        jars = _fetched(cache, version)
+        sources = sorted(_STREAMS_SOURCES.rglob("*.java"))
+        make = partial(_make_streams, version, jars, sources)
+        streams = _made_once(cache, "streams", [_STREAMS_FILE, *sources], make)
+    return os.pathsep.join((str(streams), str(streams / "*"), str(jars / "*")))
 
 
 def has_jars(version: str) -> bool:
@@ -92,6 +110,15 @@ def has_jars(version: str) -> bool:
 def _test_jars(version: str) -> str:
     """The version of the test jars beside a version's jars."""
     return min(version, _LAST_TEST_JARS, key=lambda text: [int(x) for x in text.split(".")])
+
+
+def _fetched(cache: Path, version: str) -> Path:
+    return _made_once(cache, "jars", _IVY_FILES, partial(_fetch_jars, version, _IVY_FILES))
+
+
+def _make_streams(version: str, jars: Path, sources: Sequence[Path], folder: Path) -> None:
+    _fetch_jars(version, [_STREAMS_FILE], folder)
+    _compile(version, [jars, folder], sources, folder)
 
 
 def _compile_tools(version: str, jars: Path, folder: Path) -> None:
@@ -107,13 +134,15 @@ def _compile_tools(version: str, jars: Path, folder: Path) -> None:
                 text = text if name in known else text.replace(f"{name};", f"{new_name};")
             sources.append(Path(written) / source.name)
             sources[-1].write_text(text)
-        _compile(version, jars, sources, folder)
+        _compile(version, [jars], sources, folder)
 
 
-def _compile(version: str, jars: Path, sources: Sequence[Path], folder: Path) -> None:
+def _compile(
+    version: str, jars: Sequence[Path], sources: Sequence[Path], folder: Path
+) -> None:
     javac = [tool("javac"), "-nowarn", "--release", "17", "-d", str(folder)]
     _run(
-        [*javac, "-cp", str(jars / "*"), *map(str, sources)],
+        [*javac, "-cp", os.pathsep.join(f"{one}/*" for one in jars), *map(str, sources)],
         f"the oracle's Java tools do not compile with Kafka {version}. Use a JDK 17 or newer;"
         f" if a class is missing, Kafka has moved it: add it to {__file__}",
     )
@@ -147,7 +176,7 @@ def _named(cache: Path, kind: str, inputs: Sequence[Path]) -> Path:
     return cache / f"{kind}-{digest.hexdigest()[:16]}"
 
 
-def _fetch_jars(version: str, folder: Path) -> None:
+def _fetch_jars(version: str, files: Sequence[Path], folder: Path) -> None:
     spark = find_spec("pyspark")
     homes = spark.submodule_search_locations if spark else None
     found = sorted(Path(homes[0]).glob("jars/ivy-*.jar")) if homes else []
@@ -155,7 +184,7 @@ def _fetch_jars(version: str, folder: Path) -> None:
         raise KafkaLabError("pyspark's Ivy jar is missing: reinstall the test requirements")
     versions = [f"-Dkafka={version}", f"-Dtests={_test_jars(version)}"]
     ivy = [tool("java"), *versions, "-cp", str(found[-1]), "org.apache.ivy.Main"]
-    for file in _IVY_FILES:
+    for file in files:
         where = ["-warn", "-ivy", str(file), "-cache", str(folder.parent / "ivy")]
         _run(
             [*ivy, *where, "-retrieve", str(folder / _JAR_PATTERN)],

@@ -87,7 +87,7 @@ def topic(values: Configs | UnreadableObject) -> TopicSetup:
 def refusals(
     values: Configs, rules: Rules = COMPACT, setup: ClusterSetup | None = None
 ) -> tuple[RefusalPart, ...]:
-    return topic_preconditions(topic(values), ID, setup or cluster(), rules)
+    return topic_preconditions(topic(values), setup or cluster(), rules)
 
 
 def changes_of(command: str) -> dict[str, str]:
@@ -288,13 +288,13 @@ def denied(operation: str, name: str = "orders") -> MissingRight:
 
 
 def test_a_topic_that_is_not_answered_is_refused_as_the_brokers_say() -> None:
-    (found,) = topic_preconditions(topic(denied("DescribeConfigs")), ID, cluster(), COMPACT)
+    (found,) = topic_preconditions(topic(denied("DescribeConfigs")), cluster(), COMPACT)
     assert found.code == "right_missing"
     assert found.command.endswith("--operation DescribeConfigs --topic orders")
     neither = TopicSetup(
         name="orders", facts=denied("Describe"), configs=denied("DescribeConfigs")
     )
-    (found,) = topic_preconditions(neither, ID, cluster(), COMPACT)
+    (found,) = topic_preconditions(neither, cluster(), COMPACT)
     assert found.command.endswith(
         "--operation Describe --operation DescribeConfigs --topic orders"
     )
@@ -303,13 +303,13 @@ def test_a_topic_that_is_not_answered_is_refused_as_the_brokers_say() -> None:
         topic(other),
         TopicSetup(name="orders", facts=other, configs=configs(GOOD)),
     ):
-        (found,) = topic_preconditions(one, ID, cluster(), COMPACT)
+        (found,) = topic_preconditions(one, cluster(), COMPACT)
         assert (found.code, found.command) == ("unanswered", "")
-    (found,) = topic_preconditions(topic(configs(GOOD)), "another", cluster(), COMPACT)
-    assert (found.code, ID in found.detail) == ("topic_gone", True)
-    gone = TopicSetup(name="orders", facts=None, configs=None)
-    (found,) = topic_preconditions(gone, ID, cluster(), COMPACT)
-    assert found.code == "topic_gone"
+    deleted = replace(topic(configs(GOOD)), configs=None)
+    (found,) = topic_preconditions(deleted, cluster(), COMPACT)
+    assert (found.code, found.detail) == (
+        "unanswered", "topic orders: brokers have no settings of it"
+    )
 
 
 def test_what_the_metadata_topic_has_is_in_the_way_of_a_partition() -> None:

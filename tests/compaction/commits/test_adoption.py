@@ -13,6 +13,7 @@ from tests.compaction.builders import (
     CLUSTER,
     a_segment,
     a_state,
+    agreeing,
     epochs,
     retired,
     segment_id,
@@ -33,6 +34,9 @@ from tierfold.compaction.commits.invariants import ADOPT_INVARIANTS, ensure
 from tierfold.compaction.commits.row_changes import applied, claimed
 from tierfold.compaction.discovery.candidates import Candidate
 from tierfold.compaction.discovery.draft import PartitionDraft, draft_of
+from tierfold.compaction.discovery.drafted_view import view_of as view_of_draft
+from tierfold.compaction.discovery.lost_replacements import lost_replacements
+from tierfold.compaction.discovery.refused_by_brokers import refused_without_row_by_brokers
 from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason
 from tierfold.compaction.model.errors import InvariantBroken
 from tierfold.compaction.model.origins import Compacted
@@ -263,3 +267,99 @@ def test_what_a_vacuum_began_to_delete_is_refused_and_breaks_no_invariant() -> N
     assert isinstance(refusal, Refusal)
     assert FIRST.segment_id in refusal.detail
     assert "--catalog" in refusal.remedy
+
+
+LOST = own_id()
+TWICE_LATE: list[Event] = [*SWAPPED, added("x", 0, 19), updated("x", FINISHED)]
+TWICE_LATE[-2:] = [event._replace(segment_id=LOST) for event in TWICE_LATE[-2:]]
+"""OURS took the place of LOST, whose objects were deleted; late sends finished it once more."""
+
+
+def adopted_beside(found: list[Candidate], events: list[Event], **offsets: Any) -> Adoption:
+    """As `forget` adopts for a row that names none of it."""
+    facts = facts_beside(None, found, events, **offsets)
+    assert facts.brokers is not None
+    assert refused_without_row_by_brokers(facts, None) is None
+    lost = lost_replacements(facts, facts.brokers)
+    taken = usable(facts.candidates, [], facts.brokers, RUN, lost)
+    draft = draft_of(replace(facts, candidates=taken))
+    assert isinstance(draft, PartitionDraft), draft
+    view = view_of_draft(draft, agreeing(draft))
+    assert isinstance(view, PartitionView), view
+    return adopted(view, events, **offsets)
+
+
+def test_a_lost_replacement_is_retired_and_what_it_hides_is_live() -> None:
+    found = adopted_beside([ours(BOTH)], TWICE_LATE)
+    assert [one.segment_id for one in found.live] == [OURS]
+    assert {one.segment_id for one in found.retired} == {
+        LOST,
+        FIRST.segment_id,
+        SECOND.segment_id,
+    }
+
+
+def test_of_what_a_lost_replacement_hides_the_largest_is_live() -> None:
+    inner = upload(0, 9)
+    found = adopted_beside([inner, ours(BOTH)], [*uploaded("0-9", 0, 9), *TWICE_LATE[4:]])
+    assert [one.segment_id for one in found.live] == [OURS]
+
+
+def test_what_a_lost_replacement_does_not_hide_stays_hidden() -> None:
+    """An upload that look-ups no longer find, on either side of it."""
+    ranges = [(0, 19), (0, 9), (10, 19), (40, 59), (40, 49), (50, 59)]
+    events = [event for one in ranges for event in uploaded("{}-{}".format(*one), *one)]
+    for new_id in (OURS, LOST):
+        made = [added("x", 20, 39), updated("x", FINISHED)]
+        events += [event._replace(segment_id=new_id) for event in made]
+    found = adopted_beside([*(upload(*one) for one in ranges), ours(upload(20, 39))], events)
+    spans = [(one.start_offset, one.end_offset) for one in found.live]
+    assert spans == [(0, 9), (10, 19), (20, 39), (40, 49), (50, 59)]
+
+
+def test_parts_of_a_lost_replacement_are_not_read() -> None:
+    part = upload(0, 19, lacking="index")
+    part = replace(part, listed=replace(part.listed, segment_id=LOST))
+    found = adopted_beside([ours(BOTH), part], TWICE_LATE)
+    assert [one.segment_id for one in found.live] == [OURS]
+
+
+def test_a_lost_replacement_that_others_do_not_cover_is_refused() -> None:
+    events = [*uploaded("0-9", 0, 9), *TWICE_LATE[-2:]]
+    facts = facts_beside(None, [FIRST], events)
+    refusal = refused_without_row_by_brokers(facts, None)
+    assert refusal is not None
+    assert refusal.reason is RefusalReason.NOT_IN_TIER
+    assert LOST in refusal.detail
+    assert "kafka-delete-records" in refusal.remedy
+    # What the row has all the same is not given up.
+    refusal = refused_without_row_by_brokers(facts, a_state([a_segment(0, 19)]))
+    assert refusal is not None
+    assert "kafka-delete-records" not in refusal.remedy
+    # Below the log start nothing is needed.
+    second = [*uploaded("10-19", 10, 19), *TWICE_LATE[-2:]]
+    assert adopted_beside([SECOND], second, log_start=10).live[0].segment_id == SECOND.segment_id
+    # What is missing below it is another segment's.
+    above = [added("x", 10, 19), updated("x", FINISHED)]
+    late = [*second[:2], *(event._replace(segment_id=LOST) for event in above)]
+    assert refused_without_row_by_brokers(facts_beside(None, [SECOND], late), None) is None
+    after_a_gap = [*uploaded("12-19", 12, 19), *second[2:]]
+    facts = facts_beside(None, [upload(12, 19)], after_a_gap, log_start=10)
+    assert refused_without_row_by_brokers(facts, None) is not None
+
+
+def test_an_upload_is_no_lost_replacement() -> None:
+    events = [*SWAPPED, *uploaded("lost", 0, 19)]
+    refusal = refused_without_row_by_brokers(facts_beside(None, [ours(BOTH)], events), None)
+    assert refusal is not None
+    assert refusal.reason is RefusalReason.NOT_IN_TIER
+
+
+def test_what_an_election_cut_off_covers_no_lost_replacement() -> None:
+    events = [*AFTER_ELECTION, *uploaded("cut", 20, 39, epochs={0: 20})]
+    late = added("x", 0, 29, epochs={0: 0, 2: 10})._replace(segment_id=LOST)
+    events += [late, updated("x", FINISHED)._replace(segment_id=LOST)]
+    beyond = upload(20, 39)
+    beyond = replace(beyond, listed=replace(beyond.listed, segment_id=segment_id("cut")))
+    facts = facts_beside(None, [FIRST, OF_NEW_LEADER, beyond], events)
+    assert refused_without_row_by_brokers(facts, None) is not None

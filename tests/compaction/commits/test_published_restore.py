@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.compaction.builders import a_chain, a_segment, a_state, retired
+from tests.compaction.looks import own, replacement
 from tierfold.compaction.commits.published_restore import (
     offsets_read_again,
     unpublishable_restore,
@@ -49,3 +50,20 @@ def test_one_batch_holds_what_consumers_must_see_at_once(strategy: str, events: 
 def test_the_strategies_of_the_earlier_state_count_too() -> None:
     plan = replace(planned(), state=replace(EARLIER, strategies=("header=v",)))
     assert unpublishable_restore(plan, ROW, bytes_of(4)) is not None
+
+
+def test_what_a_restore_retired_does_not_come_back() -> None:
+    """Its groups would descend, so tombstones would go before what they hide."""
+    copies = tuple(
+        replacement("", one.start_offset, one.end_offset, segment_id=own(str(n), is_restored=True))
+        for n, one in enumerate(UPLOADS)
+    )
+    by_restore = [retired(one, retired_by_run="run") for one in (ONE, TWO)]
+    row = a_state(copies, retired=(*map(retired, UPLOADS), *by_restore))
+    undone = restore_plan_of(a_state([ONE, TWO]), row)
+    assert isinstance(undone, RestorePlan)
+    refusal = unpublishable_restore(undone, row, bytes_of(9))
+    assert refusal is not None
+    assert "it undoes another restore" in refusal.detail
+    # What others replaced comes back all the same.
+    assert unpublishable_restore(planned(row), row, bytes_of(9)) is None

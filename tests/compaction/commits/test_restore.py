@@ -202,6 +202,18 @@ def test_a_removed_tombstone_refuses_a_restore_of_its_older_value() -> None:
     assert "uploads from offset 20 on no longer exist" in refused(FOUND, row)
 
 
+@pytest.mark.parametrize("is_live", [False, True])
+def test_of_several_uploads_of_the_same_offsets_one_is_live(is_live: bool) -> None:
+    """After a change of leader the next one uploads again what was uploaded."""
+    twin = replace(THIRD, segment_id=segment_id("twin"))
+    live = THIRD if is_live else replace(THIRD, segment_id=segment_id("w"), origin=Compacted("w"))
+    gone = (twin,) if is_live else (THIRD, twin)
+    row = replace(COMPACTED, segments=(MERGED, live))
+    plan = planned(FOUND, replace(row, retired=(*map(retired, gone), *COMPACTED.retired)))
+    assert plan.segments == ORIGINALS
+    assert plan.back == ((FIRST, SECOND) if is_live else (THIRD, FIRST, SECOND))
+
+
 def test_a_later_upload_stays_live_as_its_copy() -> None:
     origin = Copied(run="a run", copy_of=THIRD.segment_id, upload=THIRD.segment_id)
     copy = replace(THIRD, segment_id=segment_id("copy"), origin=origin)

@@ -10,6 +10,7 @@ import pytest
 
 from tests.compaction.builders import CLUSTER, a_chain, a_segment, a_state, retired, seen
 from tierfold.compaction.deletion.deletion_plan import VacuumLimits, deletion_plan_of
+from tierfold.compaction.deletion.dropped import Dropped
 from tierfold.compaction.deletion.superseded import (
     Removal,
     SupersededBytes,
@@ -34,6 +35,10 @@ RETENTION: Final = (Removal.RETENTION, NEWEST_MS + WEEK_MS, "")
 NO_DELETE: Final = (Removal.KEPT, None, "the cleanup.policy set here has no delete")
 FOR_EVER: Final = (Removal.KEPT, None, "retention.ms is -1")
 NO_TIME: Final = (Removal.KEPT, None, "they have no timestamp")
+EARLIER: Final = (
+    "or earlier: brokers delete them themselves once their log start passes them, or if no live"
+    " segment lies at or before them"
+)
 PUBLISHED: Final = (Removal.PUBLISHED, None, "")
 
 
@@ -156,7 +161,8 @@ def test_beside_brokers_the_sentence_names_no_time() -> None:
     (served,) = superseded_bytes([entry(BROKER)], Rules(cleanup_policy=COMPACT), BOUND)
     assert served.sentence("").startswith("1 000 bytes of replaced segments stay: brokers serve")
     assert served.sentence("").endswith(
-        "until the new segments are published; they go a grace period (1 d) after brokers list them"
+        "until the new segments are published; they go a grace period (1 d) after brokers list"
+        f" them, {EARLIER}"
     )
 
 
@@ -167,13 +173,35 @@ def test_what_brokers_list_goes_a_grace_period_after_the_later_of_both(
     writer: str, listed_ms: int, late_ms: int
 ) -> None:
     one, rules = entry(writer), Rules(cleanup_policy=COMPACT)
-    (promised,) = superseded_bytes([one], rules, BOUND, {one.segment.segment_id: listed_ms})
+    listed = {one.segment.segment_id: listed_ms}
+    (promised,) = superseded_bytes([one], rules, BOUND, Dropped(listed=listed))
     assert promised.removal is Removal.LISTED
     assert promised.gone_at_ms == max(listed_ms, RETIRED_MS) + DAY_MS
     limits = VacuumLimits(now_ms=promised.gone_at_ms + late_ms)
-    is_past = limits.is_past_grace(one, {one.segment.segment_id: listed_ms})
+    is_past = limits.is_past_grace(one, listed)
     assert is_past is (late_ms == 0)
     assert promised.sentence("1970-01-02") == (
         "1 000 bytes of replaced segments stay until the first `tierfold vacuum --publish` after"
-        " 1970-01-02, a grace period (1 d) after brokers listed them for deletion"
+        f" 1970-01-02, a grace period (1 d) after brokers listed them for deletion, {EARLIER}"
     )
+
+
+@pytest.mark.parametrize("how", ["never_named", "gone"])
+@pytest.mark.parametrize("writer", [BROKER, OURS])
+def test_what_brokers_do_not_have_goes_a_grace_period_after_it_was_replaced(
+    how: str, writer: str
+) -> None:
+    """Such as a replacement that was replaced before it was published."""
+    one, rules = entry(writer), Rules(cleanup_policy=COMPACT)
+    dropped = Dropped(**{how: frozenset([one.segment.segment_id])})
+    (promised,) = superseded_bytes([one], rules, BOUND, dropped)
+    assert (promised.removal, promised.gone_at_ms, promised.why_kept) == VACUUM
+    # Without a cluster the dates are those of before.
+    assert superseded_bytes([one], rules, UNSET, dropped) == superseded_bytes([one], rules, UNSET)
+
+
+def test_what_brokers_list_has_no_date_where_none_are_asked() -> None:
+    one, rules = entry(BROKER), Rules(cleanup_policy=COMPACT)
+    dropped = Dropped(listed={one.segment.segment_id: 1})
+    (found,) = superseded_bytes([one], rules, UNSET, dropped)
+    assert found.removal is Removal.KEPT

@@ -204,6 +204,12 @@ def test_two_late_sends_after_the_whole_life_of_a_replacement() -> None:
     assert mended(AFTER_REPLACING, late) == ["swap: FINISHED Q, LISTED R"]
 
 
+def test_two_late_sends_after_which_a_person_retired_the_replacement() -> None:
+    """No row remembered R; `forget` retires it, since others have all of its records."""
+    late = [*OVER, started(R), *SWAP]
+    assert mended(a_row([Q, W, X], [R]), late) == ["swap: FINISHED Q, LISTED R"]
+
+
 def test_a_replacement_beside_its_sources_serves_from_its_start() -> None:
     """"FINISHED alone, before the deletes": no error; the sources serve behind it."""
     half = [*UPLOADS, *whole(R)]

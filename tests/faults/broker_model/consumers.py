@@ -16,7 +16,7 @@ from tests.faults.broker_model.metadata_cache import (
     MetadataCache,
     epoch_at,
 )
-from tests.faults.broker_model.served_log import ServedLog, Value
+from tests.faults.broker_model.served_log import LogRecord, ServedLog, Value
 from tests.faults.broker_model.tier_contents import Kept, TierContents
 
 
@@ -26,6 +26,8 @@ class Fetched(NamedTuple):
     records: tuple[Kept, ...]
     position: int
     """Where the next one goes on."""
+    is_local: bool = False
+    """Whether a broker's local copy has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,11 @@ class OutOfRange:
     """No segment serves the offset, although it is not below the log start."""
 
     offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unavailable:
+    """No leader serves the partition now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +69,8 @@ def fetch(
 ) -> Fetched | OutOfRange | ObjectMissing:
     """Read from a position to the end of its segment, or of the local log."""
     if position >= local_start:
-        return Fetched(tuple(Kept(*record) for record in log.records[position:]), log.end)
+        records = tuple(Kept(*record) for record in log.records[position:])
+        return Fetched(records, log.end, is_local=True)
     segment = serving(cache, log, position)
     if segment is None:
         return OutOfRange(position)
@@ -74,10 +82,10 @@ def fetch(
 
 
 class _Reading(NamedTuple):
-    values: dict[str, Value]
-    """The last value of each key that remote segments give."""
+    records: dict[str, Kept]
+    """The record of each key that counts, of those that remote segments give."""
     local_from: int
-    """Where the local log goes on."""
+    """Where the local log goes on, or a hole begins."""
 
 
 class Wrong(NamedTuple):
@@ -96,6 +104,7 @@ def what_is_wrong(
     `served`: by offset, the segment that serves it.
     """
     readings: dict[int, _Reading] = {}
+    locals_: dict[int, dict[str, LogRecord]] = {}
     for position in reversed(range(log.log_start, local_start)):
         segment = served.get(position)
         if segment is None:
@@ -105,24 +114,41 @@ def what_is_wrong(
             return
         end = segment.added.end_offset
         rest = readings.get(end + 1, _Reading({}, end + 1))
-        values: dict[str, Value] = {}
+        records = dict(rest.records)
         for record in tier.contents[segment.segment_id].records:
             if record.offset >= position:
-                values[record.key] = record.value
-        values |= rest.values
-        readings[position] = _Reading(values, rest.local_from)
-        for key, found, right in _wrong_values(log, position, readings[position]):
+                other = records.get(record.key)
+                if other is None or record.rank > other.rank:
+                    records[record.key] = record
+        reading = readings[position] = _Reading(records, rest.local_from)
+        begins = reading.local_from
+        if begins not in locals_:
+            locals_[begins] = _newest_from(log, begins) if begins >= local_start else {}
+        for key, found in _wrong_values(log, position, reading, locals_[begins]):
+            right = log.newest[key].value
             yield Wrong(f"from offset {position} on: {key} is {found} instead of {right}", found)
 
 
+def _newest_from(log: ServedLog, first: int) -> dict[str, LogRecord]:
+    """The records that count, of those from an offset on."""
+    newest: dict[str, LogRecord] = {}
+    for record in log.records[first:]:
+        if record.key not in newest or record.rank > newest[record.key].rank:
+            newest[record.key] = record
+    return newest
+
+
 def _wrong_values(
-    log: ServedLog, position: int, reading: _Reading
-) -> Iterator[tuple[str, Value, Value]]:
-    """Keys whose last value is wrong, with that value and the right one."""
+    log: ServedLog, position: int, reading: _Reading, local: Mapping[str, LogRecord]
+) -> Iterator[tuple[str, Value]]:
+    """Keys of which a consumer ends with a wrong value, and that value."""
     for key, newest in log.newest.items():
         if newest.offset >= reading.local_from:
             continue
-        found = reading.values.get(key)
-        right = newest.value if newest.offset >= position else None
-        if found != right:
-            yield key, found, right
+        found, its_local = reading.records.get(key), local.get(key)
+        value, is_local = None if found is None else found.value, False
+        if its_local is not None and (found is None or its_local.rank > found.rank):
+            value, is_local = its_local.value, True
+        beyond = log.end if local else reading.local_from
+        if not log.is_right(range(position, beyond), key, value, is_local=is_local):
+            yield key, value

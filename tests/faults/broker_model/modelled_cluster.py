@@ -1,14 +1,14 @@
 """A cluster of two brokers that serve one partition from a tier, driven by time.
 
 Both read the metadata topic event by event, each with its own lag; a batch is not atomic. Readers
-go to the leader. Only time passes by itself: actors append, elect, upload and expire.
+go to the leader. A broker that stops comes back without its cache, and serves no one until it has
+read the topic again. Only time passes by itself: actors append, elect, upload and expire.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from math import inf
 from random import Random
 from typing import Final, NamedTuple
 
@@ -16,6 +16,7 @@ from tests.faults.broker_model.consumers import (
     Fetched,
     ObjectMissing,
     OutOfRange,
+    Unavailable,
     Wrong,
     fetch,
     serving,
@@ -58,8 +59,16 @@ class Broker:
     due_ms: list[int] = field(default_factory=list)
     """When it applies each event of the topic."""
     applied: int = 0
+    is_up: bool = True
+    ready_at: int = 0
+    """How many events it must have applied before consumers may read from it."""
     served: dict[int, CachedSegment] = field(default_factory=dict)
     """By offset, the segment that serves it."""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether consumers may read from it."""
+        return self.is_up and self.applied >= self.ready_at
 
 
 class Lost(NamedTuple):
@@ -126,13 +135,13 @@ class Cluster:
             due = [
                 (broker.due_ms[broker.applied], number)
                 for number, broker in enumerate(self.brokers)
-                if broker.applied < len(broker.due_ms)
+                if broker.is_up and broker.applied < len(broker.due_ms)
             ]
             if not due or min(due)[0] > now_ms:
                 break
             self._apply_next(min(due)[1])
         before = [local.start for local in self.log.locals]
-        for number, broker in enumerate(self.brokers):
+        for number, broker in self.ready.items():
             tiered_to = broker.cache.highest_offset(self.log.lineage)
             self.log.drop_local(number, tiered_to, now_ms - self.local_retention_ms)
         if before != [local.start for local in self.log.locals]:
@@ -141,24 +150,53 @@ class Cluster:
     def catch_up_wholly(self) -> None:
         """Let brokers apply all events."""
         for number, broker in enumerate(self.brokers):
-            while broker.applied < len(self.sent):
+            while broker.is_up and broker.applied < len(self.sent):
                 self._apply_next(number)
 
     @property
-    def caches(self) -> list[MetadataCache]:
-        """Of all brokers."""
-        return [broker.cache for broker in self.brokers]
+    def ready(self) -> dict[int, Broker]:
+        """The brokers from which consumers may read, by number."""
+        return {number: one for number, one in enumerate(self.brokers) if one.is_ready}
 
-    def elect(self) -> int:
-        """Let the other broker lead; returns its leader epoch. Its cache is as new as the old."""
-        old = self.brokers[self.leader]
-        self.leader = (self.leader + 1) % BROKERS
-        while self.brokers[self.leader].applied < old.applied:
-            self._apply_next(self.leader)
+    @property
+    def has_leader(self) -> bool:
+        """Whether consumers can read at all."""
+        return self.brokers[self.leader].is_ready
+
+    @property
+    def follower(self) -> int:
+        """The other broker."""
+        return (self.leader + 1) % BROKERS
+
+    def elect(self, leader: int) -> int:
+        """Let a broker lead; returns its leader epoch. Its cache is as new as the old one's."""
+        old, new = self.brokers[self.leader], self.brokers[leader]
+        self.leader = leader
+        while new is not old and new.applied < max(old.applied, new.ready_at):
+            self._apply_next(leader)
         return self.log.elect()
 
-    def fetch(self, position: int) -> Fetched | OutOfRange | ObjectMissing:
+    def stop(self, number: int) -> None:
+        """Stop a broker at once."""
+        self.brokers[number].is_up = False
+
+    def start(self, number: int) -> None:
+        """Start a broker: it reads the topic from what it had written down on, or from 0."""
+        broker, now_ms = self.brokers[number], self.now_ms()
+        written = self.rng.choice((0, self.rng.randint(0, broker.applied)))
+        due_ms = sorted(now_ms + self.rng.randint(0, self.lag_max_ms) for _ in self.sent)
+        self.brokers[number] = broker = Broker(due_ms=due_ms, ready_at=len(self.sent))
+        for sent in self.sent[:written]:
+            broker.cache.apply(sent.event)
+        broker.applied = written
+        if broker.is_ready:
+            self._look_up(number)
+            self._check(number)
+
+    def fetch(self, position: int) -> Fetched | OutOfRange | ObjectMissing | Unavailable:
         """Read from the leader."""
+        if not self.has_leader:
+            return Unavailable()
         if position < self.log.log_start:
             return OutOfRange(position)
         local_start = self.log.locals[self.leader].start
@@ -171,19 +209,16 @@ class Cluster:
         self.check()
 
     def check(self) -> None:
-        """Check what consumers read, through either broker."""
-        for number in range(BROKERS):
+        """Check what consumers read, through each broker."""
+        for number in self.ready:
             self._check(number)
 
-    def within_batch_ms(self, number: int) -> float:
-        """When the batch was sent of which a broker has applied the first events, not the last.
-
-        Infinite: it is at the end of one.
-        """
+    def open_batch(self, number: int) -> list[Sent]:
+        """The batch of which a broker has applied the first events, not the last; empty: none."""
         applied = self.brokers[number].applied
         if applied and applied < self.sent[applied - 1].batch.stop:
-            return self.sent[applied - 1].timestamp_ms
-        return inf
+            return [self.sent[place] for place in self.sent[applied - 1].batch]
+        return []
 
     def holes(self, cache: MetadataCache) -> list[int]:
         """Offsets of the log that finished segments have and no look-up finds."""
@@ -199,6 +234,12 @@ class Cluster:
             if offset >= self.log.log_start and serving(cache, self.log, offset) is None
         ]
 
+    @property
+    def is_without_holes(self) -> bool:
+        """Whether all brokers serve, and find all that they have."""
+        brokers = self.ready.values()
+        return len(brokers) == BROKERS and not any(self.holes(one.cache) for one in brokers)
+
     def is_of_log(self, segment_id: str) -> bool:
         """Whether the segment has leader epochs of the present log."""
         content = self.tier.contents[segment_id]
@@ -206,13 +247,12 @@ class Cluster:
 
     def _apply_next(self, number: int) -> None:
         broker = self.brokers[number]
-        sent = self.sent[broker.applied]
+        sent, before, was_ready = self.sent[broker.applied], broker.served, broker.is_ready
         broker.applied += 1
-        if not broker.cache.apply(sent.event):
+        is_taken = broker.cache.apply(sent.event)
+        if not broker.is_ready or (was_ready and not is_taken):
             return
-        before = broker.served
-        tiered = tiered_offsets(broker.cache, self.log)
-        broker.served = broker.cache.all_found(self.log.lineage, tiered)
+        self._look_up(number)
         gone = [
             offset
             for offset in before
@@ -221,6 +261,12 @@ class Cluster:
         if gone:
             self.lost(Lost(number, gone, sent))
         self._check(number)
+
+    def _look_up(self, number: int) -> None:
+        """Look up again what a broker serves."""
+        broker = self.brokers[number]
+        tiered = tiered_offsets(broker.cache, self.log)
+        broker.served = broker.cache.all_found(self.log.lineage, tiered)
 
     def _check(self, number: int) -> None:
         broker = self.brokers[number]

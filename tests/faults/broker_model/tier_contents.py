@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from tests.faults.broker_model.served_log import LogRecord, Value
+from tests.faults.broker_model.served_log import LogRecord, Rank, Value
 from tierfold.compaction.model.segments import LeaderEpoch
 
 PARTS: Final = ("log", "index")
@@ -20,8 +20,14 @@ class Kept(NamedTuple):
     key: str
     value: Value
     at_ms: int
+    version: int = 0
     horizon_ms: int | None = None
     """The delete horizon of a tombstone; None: no run has set one."""
+
+    @property
+    def rank(self) -> Rank:
+        """As `LogRecord.rank`."""
+        return self.version, self.offset
 
 
 class Content(NamedTuple):

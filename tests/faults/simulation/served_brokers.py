@@ -6,11 +6,18 @@ from functools import partial
 from typing import Final
 
 from tests.compaction.builders import KEY
-from tests.faults.broker_model.consumers import Fetched, ObjectMissing, OutOfRange
+from tests.faults.broker_model.consumers import (
+    Fetched,
+    ObjectMissing,
+    OutOfRange,
+    Unavailable,
+)
 from tests.faults.broker_model.metadata_cache import FINISHED, GONE, LISTED, STARTED
+from tests.faults.broker_model.modelled_cluster import BROKERS, Broker
 from tests.faults.broker_model.served_log import KEYS
 from tests.faults.broker_model.tier_contents import PARTS, Content, Kept, kept
 from tests.faults.simulation.served_environment import ServedEnvironment
+from tests.faults.simulation.served_table import failure
 from tests.faults.simulation.served_verbs import put, remove
 from tests.faults.simulation.simulation_scheduler import (
     DAY_MS,
@@ -53,7 +60,7 @@ def upload_next(environment: ServedEnvironment, broker: int, actor: Actor) -> bo
     cluster, rng = environment.cluster, environment.rng
 
     def begin() -> Content | None:
-        if cluster.leader != broker:
+        if cluster.leader != broker or not cluster.has_leader:
             return None
         tiered_to = cluster.brokers[broker].cache.highest_offset(cluster.log.lineage)
         found = cluster.log.locals[broker].segment_at(max(tiered_to + 1, cluster.log.log_start))
@@ -120,21 +127,23 @@ def elects(environment: ServedEnvironment, actor: Actor) -> None:
     """Elect another leader now and then."""
     for _ in range(environment.rng.randint(0, 4)):
         actor.sleep(environment.rng.choice(WAITS_MS))
-        try:
-            elect(environment, actor)
-        except UnreadableObject as error:
-            environment.happened(f"an upload failed: {error}")
+        elect(environment, actor)
 
 
 def elect(environment: ServedEnvironment, actor: Actor) -> None:
     """Let the other broker lead, and go on with appends and uploads."""
     cluster = environment.cluster
-    is_unclean = environment.rng.random() < STRAYS and _uploads_all(environment, actor)
-    epoch = environment.act(actor, "elect a leader", cluster.elect)
-    environment.outcomes["elections"] += 1
-    spawn_leader(environment, epoch)
-    if is_unclean:
-        _upload_stray(environment, actor)
+    if not cluster.brokers[cluster.follower].is_up:
+        return
+    try:
+        is_unclean = environment.rng.random() < STRAYS and _uploads_all(environment, actor)
+        epoch = environment.act(actor, "elect a leader", lambda: cluster.elect(cluster.follower))
+        environment.outcomes["elections"] += 1
+        spawn_leader(environment, epoch)
+        if is_unclean:
+            _upload_stray(environment, actor)
+    except UnreadableObject as error:
+        environment.happened(f"an upload failed: {error}")
 
 
 def _uploads_all(environment: ServedEnvironment, actor: Actor) -> bool:
@@ -152,6 +161,8 @@ def _upload_stray(environment: ServedEnvironment, actor: Actor) -> None:
     log, rng = environment.cluster.log, environment.rng
     if len(log.lineage) < 2 or log.lineage[-1][1] != log.end:
         return
+    if environment.cluster.whole.highest_offset(log.lineage) != log.end - 1:
+        return  # Something was appended after the upload, and leaders upload in order.
     (epoch, _), first = log.lineage[-2], log.end
     last = first + rng.randint(0, 5)
     records = [
@@ -164,6 +175,30 @@ def _upload_stray(environment: ServedEnvironment, actor: Actor) -> None:
     content = Content(segment_id, first, last, (entry,), tuple(records))
     _upload(environment, content, actor, stops=False)
     environment.outcomes["strays"] += 1
+
+
+def stops_brokers(environment: ServedEnvironment, actor: Actor) -> None:
+    """Stop a broker now and then; meanwhile the other one leads, or none. Then it comes back."""
+    cluster, rng = environment.cluster, environment.rng
+    for _ in range(rng.randint(1, 3)):
+        actor.sleep(rng.choice(WAITS_MS))
+        number = rng.randrange(BROKERS)
+        environment.act(actor, f"stop broker {number}", partial(_stop, environment, number))
+        actor.sleep(rng.choice(WAITS_MS[:-1]))
+        if cluster.leader == number and rng.random() < 0.6:
+            elect(environment, actor)
+            actor.sleep(rng.choice(WAITS_MS[:-1]))
+        environment.act(actor, f"start broker {number}", partial(cluster.start, number))
+        if cluster.leader == number:
+            epoch = environment.act(actor, "elect it again", partial(cluster.elect, number))
+            spawn_leader(environment, epoch)
+
+
+def _stop(environment: ServedEnvironment, number: int) -> None:
+    """Stop a broker, whatever its uploads are at; what it has sent may still arrive."""
+    environment.cluster.stop(number)
+    environment.scheduler.kill(f"broker {number} ")
+    environment.outcomes["brokers stopped"] += 1
 
 
 def spawn_leader(environment: ServedEnvironment, epoch: int) -> None:
@@ -197,7 +232,7 @@ def expire(environment: ServedEnvironment, actor: Actor) -> bool:
 def _expire_by_age(environment: ServedEnvironment) -> None:
     """Move the log start behind segments at the head that are too old."""
     cluster = environment.cluster
-    if environment.retention_ms < 0:
+    if environment.retention_ms < 0 or not cluster.has_leader:
         return
     cache = cluster.brokers[cluster.leader].cache
     for segment in cache.in_state(FINISHED):
@@ -212,6 +247,8 @@ def _expire_by_age(environment: ServedEnvironment) -> None:
 def _next_over(environment: ServedEnvironment) -> str:
     """The id of a segment that the leader deletes next; "": there is none."""
     cluster = environment.cluster
+    if not cluster.has_leader:
+        return ""
     cache = cluster.brokers[cluster.leader].cache
     for segment in cache.in_state(STARTED, FINISHED, LISTED):
         if segment.added.end_offset < cluster.log.log_start:
@@ -227,15 +264,24 @@ def _next_over(environment: ServedEnvironment) -> str:
 
 def _delete(environment: ServedEnvironment, actor: Actor, segment_id: str) -> None:
     cluster = environment.cluster
-    known = cluster.brokers[cluster.leader].cache.segments.get(segment_id)
+    broker = cluster.brokers[cluster.leader]
+    known = broker.cache.segments.get(segment_id)
     if known is not None and known.state is not LISTED:
         _update(environment, actor, segment_id, LISTED)
     for part in PARTS:
+        _ensure_up(broker)
         remove(environment, actor, segment_id, part)
+    _ensure_up(broker)
     _update(environment, actor, segment_id, GONE)
     environment.outcomes["segments expired"] += 1
     # The broker waits until its own cache shows the event.
     environment.act(actor, "read back", cluster.catch_up_wholly)
+
+
+def _ensure_up(broker: Broker) -> None:
+    """Raise UnreadableObject if the broker has stopped meanwhile, also if it is back."""
+    if not broker.is_up:
+        raise failure("the broker stopped")
 
 
 def deletes_records(environment: ServedEnvironment, actor: Actor) -> None:
@@ -261,7 +307,7 @@ def _read(environment: ServedEnvironment, actor: Actor) -> str:
     """Read from the log start to the end, with pauses; return how it ended."""
     cluster, rng = environment.cluster, environment.rng
     position, began_ms = cluster.log.log_start, environment.now_ms
-    values: dict[str, str | None] = {}
+    counting: dict[str, tuple[Kept, bool]] = {}
     # Half of them pause once, for most of the time in which they must see every tombstone.
     pauses_at = rng.randint(position, cluster.log.end) if rng.random() < 0.5 else -1
     while position < cluster.log.end:
@@ -274,6 +320,9 @@ def _read(environment: ServedEnvironment, actor: Actor) -> str:
             actor, f"fetch {position}", partial(cluster.fetch, position), is_read=True
         )
         match found:
+            case Unavailable():
+                environment.outcomes["readers without a leader"] += 1
+                actor.sleep(rng.choice(WAITS_MS[1:]))
             case OutOfRange():
                 if position < cluster.log.log_start:
                     return "reset"
@@ -289,27 +338,41 @@ def _read(environment: ServedEnvironment, actor: Actor) -> str:
                 position = found.position
                 if len(taken) < len(found.records):
                     position = taken[-1].offset + 1
-                values |= {record.key: record.value for record in taken}
-    return _judge(environment, values, position, began_ms)
+                for record in taken:
+                    if record.key not in counting or record.rank > counting[record.key][0].rank:
+                        counting[record.key] = (record, found.is_local)
+    return _judge(environment, counting, position, began_ms)
 
 
 def _judge(
-    environment: ServedEnvironment, values: dict[str, str | None], position: int, began_ms: int
+    environment: ServedEnvironment,
+    counting: dict[str, tuple[Kept, bool]],
+    position: int,
+    began_ms: int,
 ) -> str:
-    """Compare what a reader has at the end of the log with what is right."""
+    """Compare what a reader has at the end of the log with what is right.
+
+    `counting`: the record of each key that counts, and whether a local copy had it.
+    """
     log = environment.cluster.log
     # A reader that began before the local copies of what was compacted before were gone may keep a
     # deleted key: a person has agreed to that.
     is_quick = environment.now_ms - began_ms <= environment.delete_retention_ms
     copies_ms = environment.cluster.local_retention_ms + HOUR_MS
     is_quick = is_quick and began_ms > environment.caught_up_ms + copies_ms
-    for key, newest in {record.key: record for record in log.records[:position]}.items():
-        if newest.offset < log.log_start:
+    # By versions a tombstone that is back may lie where a reader on its way has been.
+    is_quick = is_quick and began_ms > environment.restored_ms
+    newest = {one.key: one for one in sorted(log.records[:position], key=lambda one: one.rank)}
+    for key, right in newest.items():
+        value = counting[key][0].value if key in counting else None
+        if right.offset < log.log_start:
             continue
-        if newest.value is not None and values.get(key) != newest.value:
-            environment.fail(f"a reader has {key} = {values.get(key)} instead of {newest.value}")
-        if newest.value is None and values.get(key) is not None and is_quick:
-            if any(environment.late_with(values[key])):
+        if right.value is not None and value != right.value:
+            environment.fail(f"a reader has {key} = {value} instead of {right.value}")
+        if right.value is None and value is not None and is_quick:
+            if any(environment.late_with(value)):
                 return "saw a late upload"
-            environment.fail(f"a reader kept {key} = {values[key]}, which was deleted")
+            if not log.has_outlived(key, value, position, is_local=counting[key][1]):
+                environment.fail(f"a reader kept {key} = {value}, which was deleted")
+            environment.outcomes["late records outlived a tombstone"] += 1
     return "in time" if is_quick else "too slow for tombstones"

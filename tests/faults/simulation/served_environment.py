@@ -30,12 +30,24 @@ from tests.faults.simulation.simulation_scheduler import (
     Scheduler,
 )
 from tierfold.compaction.brokers.events import Event, SegmentAdded
-from tierfold.compaction.model.segment_ids import SegmentMark, id_text, marked
+from tierfold.compaction.model.rules import CompactionStrategy, Rules
+from tierfold.compaction.model.segment_ids import (
+    SegmentMark,
+    id_text,
+    is_restored_id,
+    marked,
+)
 from tierfold.compaction.model.segments import PartitionState
 from tierfold.compaction.publishing.look import PublishingLimits
 
+RESTORES: Final = 0.4
+"""How often a person restores."""
+
 DELAYS: Final = 0.1
 """How often a send, or a broker's, stays on its way for a while, as when a machine sleeps."""
+
+STOPS: Final = 0.4
+"""How often brokers stop, and come back."""
 
 PROFILES: Final = (
     FaultProfile(faults=0.0, switches=0.5, leaps=0.0),
@@ -56,7 +68,13 @@ class ServedEnvironment:
     """The topic's; −1: nothing expires by its age."""
     margin: int
     """`tail.margin.segments`."""
+    has_stops: bool
+    """Whether brokers stop, and come back."""
     orphan_age_ms: int
+    has_restores: bool
+    """Whether a person restores earlier states."""
+    restored_ms: int = 0
+    """When all brokers had applied the last restore that was sent as one batch, as versions ask."""
     is_detached: bool = False
     """The tier is compacted before its cluster is given: nothing is published yet, and tombstones
     go at once."""
@@ -71,6 +89,10 @@ class ServedEnvironment:
     """Uploads that were finished over offsets of a replacement."""
     gone: set[str] = field(default_factory=set)
     """Segments of which a run said that they are gone."""
+    rows: list[PartitionState] = field(default_factory=list)
+    """All rows that were ever written, the newest one last."""
+    deleted_by_runs: set[str] = field(default_factory=set)
+    """Segments of which a run has deleted an object."""
     is_by_run: bool = False
     """Whether a run, not a broker, deletes the next object."""
     cluster: Cluster = field(init=False)
@@ -86,6 +108,21 @@ class ServedEnvironment:
     def now_ms(self) -> int:
         """The time of all clocks."""
         return self.scheduler.now_ms
+
+    @property
+    def is_by_version(self) -> bool:
+        """Whether versions decide which record of a key counts."""
+        return self.rules.compaction_strategy is not CompactionStrategy.OFFSET
+
+    @property
+    def rules(self) -> Rules:
+        """The topic's settings."""
+        strategy = self.cluster.log.strategy
+        return Rules(
+            delete_retention_ms=self.delete_retention_ms,
+            compaction_strategy=strategy,
+            compaction_strategy_header="v" if strategy is CompactionStrategy.HEADER else "",
+        )
 
     def act(
         self, actor: Actor, what: str, effect: Callable[[], Any], *, is_read: bool = False
@@ -118,6 +155,8 @@ class ServedEnvironment:
                     self._note_late(event)
                 else:
                     self._check_event(event)
+            if self.is_by_version and any(is_restored_id(one.segment_id) for one in events):
+                self.restored_ms = self.now_ms + self.cluster.lag_max_ms
             self.cluster.send(events, sent_ms=sent_ms, by=actor.name, seen=seen)
 
         if self.rng.random() < DELAYS and not self.scheduler.is_calm:
@@ -125,14 +164,14 @@ class ServedEnvironment:
             actor.sleep(self.rng.choice((10 * SECOND_MS, 5 * MINUTE_MS, 25 * MINUTE_MS)))
         self.act(actor, f"send {words}", landed)
 
-    def new_id(self, *, is_own: bool) -> str:
-        """Draw a segment id, as a run makes it, or as a broker does."""
+    def new_id(self, *, is_own: bool, is_restored: bool = False) -> str:
+        """Draw a segment id, as a run makes it, of a restore or not, or as a broker does."""
         drawn = bytearray(self.rng.randbytes(16))
         drawn[0] &= 0x7F
         drawn[6] = drawn[6] & 0x0F | 0x40
         drawn[8] = drawn[8] & 0x3F | 0x80
         text = id_text(bytes(drawn))
-        return marked(text, SegmentMark(FINGERPRINT, is_restored=False)) if is_own else text
+        return marked(text, SegmentMark(FINGERPRINT, is_restored=is_restored)) if is_own else text
 
     def fail(self, violation: str) -> NoReturn:
         """End the scenario with this violation."""
@@ -174,12 +213,13 @@ class ServedEnvironment:
         """Check a segment before one of its objects is deleted."""
         if not self.is_by_run:
             return
+        self.deleted_by_runs.add(segment_id)
         if segment_id in self.table.row.live_ids:
             self.fail(f"an object of {segment_id} is deleted, and it is live")
-        for number, cache in enumerate((self.cluster.whole, *self.cluster.caches)):
+        caches = {f"broker {number}": one.cache for number, one in self.cluster.ready.items()}
+        for who, cache in {"the topic": self.cluster.whole, **caches}.items():
             known = cache.segments.get(segment_id)
             if known is not None and known.state in (STARTED, FINISHED):
-                who = "the topic" if number == 0 else f"broker {number - 1}"
                 what = f"{who} has it in {known.state.name}"
                 self.fail(f"an object of {segment_id} is deleted, and {what}")
         listed_ms = [
@@ -189,11 +229,14 @@ class ServedEnvironment:
             and not isinstance(one.event, SegmentAdded)
             and one.event.state is LISTED
         ]
-        if listed_ms and self.now_ms - listed_ms[0] < self.limits.grace_ms:
+        # The period begins with the last event; one that came late may have an earlier timestamp.
+        grace_ms = self.limits.grace_ms - self.cluster.refuses_older_ms
+        if listed_ms and self.now_ms - listed_ms[0] < grace_ms:
             self.fail(f"an object of {segment_id} is deleted too soon after it was listed")
 
     def row_changed(self, after: PartitionState) -> None:
         """Check a new row: what is live is there, unless brokers deleted it."""
+        self.rows.append(after)
         for segment in after.segments:
             is_over = segment.end_offset < self.cluster.log.log_start
             if not is_over and not self.tier.is_whole(segment.segment_id):
@@ -211,12 +254,19 @@ class ServedEnvironment:
         late = () if found.value is None else self.late_with(found.value)
         if any(one in known and known[one].state is FINISHED for one in late):
             self.outcomes["values shown by a late upload"] += 1
-        elif self.caught_up_ms >= self.cluster.within_batch_ms(number):
+        elif any(self.caught_up_ms >= one.timestamp_ms for one in self.cluster.open_batch(number)):
             # Between two events of a group that was compacted before its cluster was given, a
             # source may show what a tombstone hid that is gone; a person has agreed to that.
             self.outcomes["values shown within a first batch"] += 1
+        elif self.is_by_version and self._is_within_restore(number):
+            self.outcomes["values shown within a restore's batch"] += 1
         else:
             self.fail(f"broker {number}, {found.what}")
+
+    def _is_within_restore(self, number: int) -> bool:
+        """Whether a broker has applied the first events of a restore's batch, not the last."""
+        batch = self.cluster.open_batch(number)
+        return any(is_restored_id(sent.event.segment_id) for sent in batch)
 
     def _note_late(self, event: Event) -> None:
         """Note an upload that is finished over offsets of a replacement.
@@ -262,6 +312,8 @@ def drawn_served(seed: int) -> ServedEnvironment:
     rng = Random(f"served {seed}")
     scheduler = Scheduler(rng, rng.choice(PROFILES))
     grace_ms = rng.choice((HOUR_MS, 6 * HOUR_MS))
+    # Its own RNG: a seed by offset plays as it did before there were versions.
+    (strategy,) = Random(f"strategy of {seed}").choices(tuple(CompactionStrategy), (2, 1, 1))
     environment = ServedEnvironment(
         scheduler=scheduler,
         limits=PublishingLimits(
@@ -272,13 +324,17 @@ def drawn_served(seed: int) -> ServedEnvironment:
         delete_retention_ms=rng.choice((MINUTE_MS, 2 * HOUR_MS, DAY_MS)),
         retention_ms=rng.choice((-1, -1, -1, 2 * DAY_MS)),
         margin=rng.choice((0, 0, 1)),
+        has_stops=Random(f"stops of {seed}").random() < STOPS,
         orphan_age_ms=DAY_MS,
+        has_restores=Random(f"restores of {seed}").random() < RESTORES,
     )
     environment.tier = TierContents(removed=environment.removed)
     environment.cluster = Cluster(
         rng=rng,
         now_ms=lambda: scheduler.now_ms,
-        log=ServedLog(rng=rng),
+        log=ServedLog(
+            rng=rng, strategy=strategy, delete_retention_ms=environment.delete_retention_ms
+        ),
         tier=environment.tier,
         refuses_older_ms=grace_ms // 2,
         local_retention_ms=rng.choice((MINUTE_MS, HOUR_MS, DAY_MS)),
@@ -286,6 +342,7 @@ def drawn_served(seed: int) -> ServedEnvironment:
         lost=environment.lost,
         wrong=environment.wrong,
     )
+    environment.cluster.log.local_ms = environment.cluster.local_retention_ms + HOUR_MS
     row = PartitionState(
         key=KEY,
         epoch=0,

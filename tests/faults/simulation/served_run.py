@@ -13,7 +13,7 @@ from tests.compaction.builders import KEY
 from tests.compaction.hash_keys import FINGERPRINT
 from tests.faults.simulation.served_environment import ServedEnvironment
 from tests.faults.simulation.served_segments import uploaded
-from tests.faults.simulation.served_table import Stopped
+from tests.faults.simulation.served_table import Stopped, failure
 from tests.faults.simulation.simulation_scheduler import MINUTE_MS, Actor
 from tierfold.compaction.brokers.cluster_facts import PartitionOffsets
 from tierfold.compaction.brokers.metadata_fold import MetadataFold
@@ -150,6 +150,8 @@ class ServedRun:
         self.seen = self.fold.next_offset(0)
 
     def _offsets(self) -> tuple[PartitionOffsets, tuple[object, ...]]:
+        if not self.environment.cluster.has_leader:
+            raise failure("the partition has no leader")
         log = self.environment.cluster.log
         offsets = PartitionOffsets(
             log_start=log.log_start, high_watermark=log.end, last_stable=log.end

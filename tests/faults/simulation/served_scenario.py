@@ -20,9 +20,11 @@ from tests.faults.simulation.served_brokers import (
     expires,
     reads,
     spawn_leader,
+    stops_brokers,
     upload_next,
 )
 from tests.faults.simulation.served_environment import ServedEnvironment, drawn_served
+from tests.faults.simulation.served_restore import restore
 from tests.faults.simulation.served_verbs import compact, compact_detached, vacuum
 from tests.faults.simulation.simulation_scheduler import (
     DAY_MS,
@@ -92,8 +94,12 @@ def _begin(environment: ServedEnvironment) -> None:
     for number in range(rng.randint(1, 2)):
         after_ms = rng.choice((HOUR_MS, 8 * HOUR_MS, DAY_MS))
         scheduler.spawn(f"vacuum{number}", partial(_vacuums, environment), after_ms=after_ms)
+    if environment.has_restores:
+        scheduler.spawn("person", partial(_restores, environment))
     if rng.random() < 0.3:
         scheduler.spawn("admin", partial(deletes_records, environment), allowed=frozenset())
+    if environment.has_stops:
+        scheduler.spawn("operator", partial(stops_brokers, environment), allowed=frozenset())
     for number in range(rng.randint(2, 4)):
         allowed = frozenset({Fault.STALLED})
         scheduler.spawn(f"reader{number}", partial(reads, environment), allowed=allowed)
@@ -113,6 +119,12 @@ def _runs_at_elections(environment: ServedEnvironment, actor: Actor) -> None:
         if len(lineage) > seen:
             seen = len(lineage)
             compact(environment, actor, f"{actor.name} {seen}", passes=2)
+
+
+def _restores(environment: ServedEnvironment, actor: Actor) -> None:
+    for number in range(environment.rng.randint(1, 4)):
+        actor.sleep(environment.rng.choice((MINUTE_MS, HOUR_MS // 2, HOUR_MS, 8 * HOUR_MS)))
+        restore(environment, actor, f"{actor.name}.{number}")
 
 
 def _vacuums(environment: ServedEnvironment, actor: Actor) -> None:

@@ -8,8 +8,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from tests.faults.broker_model.tier_contents import Content, Kept
@@ -19,7 +19,7 @@ from tierfold.compaction.brokers.broker_view import BrokerSegment
 from tierfold.compaction.brokers.cluster_view import BrokerPartition
 from tierfold.compaction.brokers.events import SegmentAdded, SegmentState
 from tierfold.compaction.model.origins import UPLOADED, Compacted, Origin
-from tierfold.compaction.model.rules import Rules
+from tierfold.compaction.model.segment_ids import is_restored_id
 from tierfold.compaction.model.segments import LeaderEpoch, Segment
 from tierfold.compaction.planning.drop_limits import DropLimits, limits_beside, readers_of
 from tierfold.compaction.publishing.look import Look
@@ -31,6 +31,9 @@ class Replacement:
 
     sources: tuple[Segment, ...]
     contents: tuple[Content, ...]
+    dropped: Mapping[int, int] = field(default_factory=dict)
+    """By the offset of each tombstone that counted and is left out, the end of what was compared.
+    """
 
 
 def uploaded(added: SegmentAdded, start: int, live: Sequence[Segment]) -> Segment:
@@ -81,8 +84,9 @@ def merged(environment: ServedEnvironment, look: Look, ids: Sequence[str]) -> Re
     """One replacement of live segments that overlap, by effective ranges."""
     live = [one for one in look.row.segments if one.segment_id in ids]
     start, end = min(one.own_start_offset for one in live), live[-1].end_offset
+    is_restored = any(is_restored_id(one.segment_id) for one in live)
     content = Content(
-        environment.new_id(is_own=True),
+        environment.new_id(is_own=True, is_restored=is_restored),
         start,
         end,
         _epochs_of(live, start, end),
@@ -96,7 +100,8 @@ def planned(environment: ServedEnvironment, look: Look) -> list[Replacement]:
     classes = list(_classes(_due(environment, look)))
     chosen = [one for group in classes for one in group]
     effective = list(_effective(environment, chosen))
-    newest = {record.key: record.offset for record in effective}
+    newest = {one.key: one.offset for one in sorted(effective, key=lambda one: one.rank)}
+    hiding = _hiding(environment, effective, newest)
     horizon_ms = look.now_ms + environment.delete_retention_ms
     limits = drop_limits(environment, look)
     rng, plan = environment.rng, []
@@ -108,11 +113,11 @@ def planned(environment: ServedEnvironment, look: Look) -> list[Replacement]:
             for record in effective
             if sources[0].start_offset <= record.offset <= sources[-1].end_offset
         ]
+        counting = [record for record in inside if newest[record.key] == record.offset]
         left = [
             record
-            for record in inside
-            if newest[record.key] == record.offset
-            and not _may_go(environment, record, limits)
+            for record in counting
+            if record.offset in hiding or not _may_go(environment, record, limits)
         ]
         if len(left) == len(inside) and (len(sources) == 1 or rng.random() < 0.5):
             continue
@@ -122,8 +127,19 @@ def planned(environment: ServedEnvironment, look: Look) -> list[Replacement]:
             else record
             for record in left
         ]
-        plan.append(Replacement(tuple(sources), tuple(_cut(environment, sources, records))))
+        contents = tuple(_cut(environment, sources, records))
+        dropped = {one.offset: chosen[-1].end_offset + 1 for one in counting if one not in left}
+        plan.append(Replacement(tuple(sources), contents, dropped))
     return plan
+
+
+def _hiding(
+    environment: ServedEnvironment, effective: Sequence[Kept], newest: Mapping[str, int]
+) -> frozenset[int]:
+    """The offsets of records that stay as long as what they hide (SEMANTICS 3); none by offset."""
+    if environment.is_detached or not environment.is_by_version:
+        return frozenset()
+    return frozenset(newest[one.key] for one in effective if newest[one.key] != one.offset)
 
 
 def _due(environment: ServedEnvironment, look: Look) -> list[Segment]:
@@ -194,7 +210,7 @@ def drop_limits(environment: ServedEnvironment, look: Look) -> DropLimits:
     readers = readers_of(
         look.row,
         brokers_of(environment, look),
-        Rules(delete_retention_ms=environment.delete_retention_ms),
+        environment.rules,
         clean_until=look.row.cleaner_offset or 0,
         now_ms=environment.now_ms,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from tests.compaction.hash_keys import FINGERPRINT
@@ -24,10 +25,12 @@ from tierfold.compaction.commits.commit import (
     AddSegments,
     AdvanceCleanerOffset,
     FinishDeletion,
+    NoteDropped,
     NoteLocalRanges,
     NotePass,
     NotePublished,
     NoteRetired,
+    NoteStrategy,
     ReleaseClaim,
     RetireSegments,
     StartDeletion,
@@ -36,9 +39,11 @@ from tierfold.compaction.commits.commit import (
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.segment_ids import Maker, maker_of
 from tierfold.compaction.model.segments import RetiredSegment, Segment
+from tierfold.compaction.model.strategies import strategy_name
+from tierfold.compaction.planning import open_step
 from tierfold.compaction.planning.local_copies import joined_past, local_ranges
 from tierfold.compaction.publishing.deletions import next_deletion
-from tierfold.compaction.publishing.look import Look
+from tierfold.compaction.publishing.look import BATCH_BYTES_MAX, Look
 from tierfold.compaction.publishing.next_step import next_step
 from tierfold.compaction.publishing.steps import (
     Copy,
@@ -64,18 +69,26 @@ def compact(environment: ServedEnvironment, actor: Actor, name: str, *, passes: 
     run = ServedRun(environment=environment, actor=actor, name=name)
     try:
         run.claim(adopts=True)
-        return _published(run, passes)
+        return published(run, passes)
     except (Stopped, UnreadableObject) as error:
         environment.happened(f"run stopped: {error}")
     return None
 
 
-def _published(run: ServedRun, passes: int) -> Step:
+def published(run: ServedRun, passes: int) -> Step:
+    """Publish what is open, then as many passes; returns the last step: it is done, or waits."""
     for _ in range(LOOKS_MAX):
         look = run.look()
         if run.follow_log_start(look) or _gives_up_stray(run, look):
             continue
         step = next_step(look)
+        if isinstance(step, Done) and _note_published(run, look):
+            continue
+        may_plan = not isinstance(step, Merge) and not open_step.why_open(look.row, step)
+        if passes and may_plan and (plan := planned(run.environment, look)):
+            passes -= 1
+            _rewrite(run, look, plan)
+            continue
         match step:
             case Send():
                 run.send(step)
@@ -85,15 +98,9 @@ def _published(run: ServedRun, passes: int) -> Step:
                 else:
                     run.claim(adopts=True)
             case Done():
-                if _note_published(run, look):
-                    continue
-                plan = planned(run.environment, look) if passes else []
-                if not plan:
-                    run.commit(look, ReleaseClaim(run=run.name))
-                    run.environment.happened("run ended: done")
-                    return step
-                passes -= 1
-                _rewrite(run, look, plan)
+                run.commit(look, ReleaseClaim(run=run.name))
+                run.environment.happened("run ended: done")
+                return step
             case Retire(segment_ids=ids):
                 _retire(run, look, ids)
             case Copy() | Refused():
@@ -108,6 +115,10 @@ def compact_detached(environment: ServedEnvironment, actor: Actor) -> None:
     """Compact before the cluster is given; nothing is published, and tombstones go at once."""
     run = ServedRun(environment=environment, actor=actor, name="detached")
     environment.is_detached = True
+    if environment.is_by_version:
+        # Else the first publication takes several batches, and until the last one every reader may
+        # see deleted keys, as a person has agreed.
+        environment.limits = replace(environment.limits, batch_bytes_max=BATCH_BYTES_MAX)
     run.claim(adopts=True)
     for _ in range(environment.rng.randint(1, 3)):
         look = run.look()
@@ -159,7 +170,7 @@ def _note_published(run: ServedRun, look: Look) -> bool:
     if holes := environment.cluster.holes(environment.cluster.whole):
         if run.seen == len(environment.cluster.sent):
             environment.fail(f"nothing is left to do, but offsets {holes} are out of range")
-    elif not any(map(environment.cluster.holes, environment.cluster.caches)):
+    elif environment.cluster.is_without_holes:
         environment.excused.clear()
     environment.caught_up_ms = min(environment.caught_up_ms, environment.now_ms)
     is_noted = all(one.published_at_ms is not None for one in look.row.passes)
@@ -180,13 +191,26 @@ def _rewrite(run: ServedRun, look: Look, plan: Sequence[Replacement]) -> None:
         look,
         *_swapped(run, plan),
         NotePass(earliest_ms=horizon_ms, has_spared=False),
+        *_noted_of(environment, plan),
         _local_noted(environment, look),
         AdvanceCleanerOffset(
             epoch=look.row.epoch, offset=max(clean, look.row.cleaner_offset or 0)
         ),
     )
+    for group in plan:
+        for offset, end in group.dropped.items():
+            environment.cluster.log.dropped.setdefault(offset, set()).add(end)
     environment.outcomes["passes"] += 1
     environment.outcomes["groups"] += len(plan)
+
+
+def _noted_of(environment: ServedEnvironment, plan: Sequence[Replacement]) -> Iterator[Update]:
+    """What a pass notes of its strategy, and of tombstones that went before anything is published.
+    """
+    if environment.is_by_version:
+        yield NoteStrategy(name=strategy_name(environment.rules))
+    if environment.is_detached and any(group.dropped for group in plan):
+        yield NoteDropped()
 
 
 def _local_noted(environment: ServedEnvironment, look: Look) -> NoteLocalRanges:

@@ -252,6 +252,11 @@ class Scheduler:
         self._stop(error)
         raise Killed
 
+    def kill(self, names: str) -> None:
+        """Kill all actors whose names begin so, wherever they are."""
+        for actor in self._actors:
+            actor.is_dead = actor.is_dead or actor.name.startswith(names)
+
     def pass_on(self, actor: Actor) -> None:
         """Give the token to an actor drawn from those that are awake."""
         chosen = self._chosen()

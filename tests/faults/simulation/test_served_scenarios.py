@@ -41,6 +41,8 @@ def test_every_outcome_happens(total: Summary) -> None:
     brokers = {"uploads", "an upload failed", "elections", "strays", "DeleteRecords"}
     brokers |= {"segments expired", "brokers deleted at the head", "compacted before"}
     races = {"offsets lost beside an upload", "uploads finished over a replacement"}
+    rows |= {"restores", "restores seen", "restore refused", "restore stopped"}
+    brokers |= {"brokers stopped", "readers without a leader"}
     races |= {"a look grew old", "stopped by a row that had changed"}
     expected = sends | {f"reader: {how}" for how in readers} | runs | rows | brokers | races
     assert expected <= {what for what, count in total.outcomes.items() if count}, str(total)

@@ -16,6 +16,7 @@ from tierfold.compaction.model.tier_service import UNPROVEN, CanaryProof, TierSe
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.tier_identity import notes_of, place_of
 from tierfold.jobs.publishing.canary_note import canary_proof, note_counted, note_off
+from tierfold.storage.catalog.catalog import Catalog
 from tierfold.storage.tiers.service_notes import Noted, NumberedNote
 
 
@@ -85,6 +86,12 @@ def test_another_place_cluster_or_catalog_is_not_proven(context: RunContext) -> 
     served(context, canary=proven)
     assert canary_proof(context) == proven
     assert canary_proof(replace(context, cluster=None)) == UNPROVEN
+
+
+def test_a_catalog_without_a_row_has_proven_nothing(context: RunContext, tmp_path: Path) -> None:
+    served(context, canary=CanaryProof(counted_at_ms=5))
+    new = replace(context, catalog=Catalog(str(tmp_path / "new")))
+    assert canary_proof(new) == UNPROVEN
 
 
 def test_without_a_note_nothing_is_noted(context: RunContext) -> None:

@@ -11,18 +11,22 @@ from tests.compaction.beside_brokers import brokers_have, own_id
 from tests.compaction.broker_events import FINISHED, LISTED, added, updated
 from tests.compaction.builders import CLUSTER, a_chain, a_segment, a_state, a_view, retired
 from tests.compaction.looks import own
+from tests.jobs.claims import claimed
+from tests.jobs.publishing.test_canary_note import served
 from tests.jobs.runs_beside import beside
-from tests.jobs.tiers import key_of, made_tier
+from tests.jobs.tiers import key_of, made_tier, updated_tier
 from tests.storage.brokers.secured import client
 from tierfold.compaction.brokers.events import Event
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.origins import Compacted, Copied
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionState
+from tierfold.compaction.model.tier_service import UNPROVEN
 from tierfold.compaction.planning.partition_plan import PartitionPlan
 from tierfold.compaction.planning.plan import Rest, RestReason
 from tierfold.compaction.verification.canary import CanaryMode
 from tierfold.jobs.context.run_cluster import RunCluster
+from tierfold.jobs.publishing.canary_note import canary_proof, note_counted
 from tierfold.jobs.publishing.tier_proof import TierProof, alone_first
 
 PLANS = [
@@ -161,6 +165,38 @@ def test_a_canary_of_what_brokers_read_already_is_read_first(proof: TierProof) -
 def test_no_canary_is_read_of_what_cannot_count(proof: TierProof, plan: PartitionPlan) -> None:
     assert not asks(proof, plan)
     assert not proof.is_proven
+
+
+@pytest.fixture
+def noted(tmp_path: Path) -> TierProof:
+    """As `proof`, in a tier whose note says that this catalog publishes to this cluster."""
+    tier = updated_tier(tmp_path / "noted", [SWAPPED.key], 1)
+    claimed(tier, "earlier", at_ms=1)
+    context = beside(tier)
+    served(context)
+    cluster = RunCluster(client("127.0.0.1:1", {"request.timeout.ms": "1000"}))
+    return TierProof(context=context, cluster=cluster, mode=CanaryMode.BORDERS)
+
+
+def test_no_canary_is_read_of_a_tier_that_is_proven(noted: TierProof) -> None:
+    note_counted(noted.context)
+    assert not asks(noted, published(*TAKEN))
+    assert noted.is_proven
+
+
+def test_a_person_answers_for_the_tier_once_something_is_published(noted: TierProof) -> None:
+    noted.mode = CanaryMode.OFF
+    assert not asks(noted, published(*TAKEN))
+    context = noted.context
+    assert canary_proof(context) == UNPROVEN
+    assert noted.why_failed(SWAPPED) is None
+    assert noted.is_proven
+    assert canary_proof(context).off_run == context.run
+
+
+def test_nothing_is_read_of_what_was_not_looked_at(noted: TierProof) -> None:
+    assert noted.why_failed(SWAPPED) is None
+    assert canary_proof(noted.context) == UNPROVEN
 
 
 def test_no_canary_is_read_if_nothing_was_dropped(proof: TierProof) -> None:

@@ -132,6 +132,19 @@ def test_sentences_below_say_why_nothing_may_be_published(status: PartitionStatu
     assert "orders-0: It was deleted." in shown(replace(status, brokers=unknown))
 
 
+def test_the_row_of_a_topic_that_was_deleted_says_so() -> None:
+    why = "left alone: the topic with this id was deleted"
+    result = StatusResult(
+        tier="/tier", partitions=[PartitionStatus(key=ORDERS, row=None, absence=why)]
+    )
+    text = io.StringIO()
+    result.show(Console(file=text, width=400))
+    (row,) = [line for line in text.getvalue().splitlines() if "orders-0" in line]
+    assert why in row
+    (entry,) = result.to_dict()["partitions"]
+    assert (entry["outcome"], entry["reason"]) == ("ok", why)
+
+
 def test_what_brokers_say_of_many_partitions_is_one_line(status: PartitionStatus) -> None:
     assert status.brokers is not None
     gone = replace(status.brokers, offsets=UnknownOffsets(Absence.NO_TOPIC, "It was deleted."))
