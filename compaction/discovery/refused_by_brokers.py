@@ -16,9 +16,10 @@ from tierfold.compaction.brokers.events import METADATA_TOPIC
 from tierfold.compaction.brokers.lineage import beside, finished, not_cut_off
 from tierfold.compaction.brokers.unnamed_writes import UnnamedWrites, unnamed_writes
 from tierfold.compaction.discovery.facts import PartitionFacts
-from tierfold.compaction.discovery.identity import LOST_METADATA, REMEMBERED
+from tierfold.compaction.discovery.identity import REMEMBERED
 from tierfold.compaction.discovery.listing import ListedSegment
 from tierfold.compaction.discovery.lost_replacements import lost_replacements, whole_ids
+from tierfold.compaction.discovery.metadata_loss import lost_refusal, perhaps_named
 from tierfold.compaction.discovery.phases import Phase, phase_of
 from tierfold.compaction.discovery.refused_by_lineage import denied_lineage
 from tierfold.compaction.discovery.view import PLACE, Refusal, RefusalReason
@@ -62,27 +63,6 @@ def refused_by_brokers(facts: PartitionFacts) -> Refusal | None:
     return next(filter(None, (check(facts, brokers) for check in _CHECKS)), None)
 
 
-def metadata_lost(row: PartitionState | None, brokers: BrokerPartition) -> bool:
-    """Whether the metadata topic has lost events since the row named it, and none named them again.
-
-    What it says is then not all that brokers have (PUBLISHING 2.2). Of a row that was never
-    published, brokers have what they uploaded, and each object of that must be named.
-    """
-    cluster = None if row is None or not row.is_served else row.cluster
-    return cluster is not None and brokers.metadata_start > cluster.metadata_start
-
-
-def _metadata_lost(facts: PartitionFacts, brokers: BrokerPartition) -> Refusal | None:
-    if not metadata_lost(facts.state, brokers):
-        return None
-    return Refusal(
-        reason=RefusalReason.METADATA_LOST,
-        detail=f"{METADATA_TOPIC} begins at offset {brokers.metadata_start} where it should have"
-        " what brokers said of this partition: earlier records are lost",
-        remedy=LOST_METADATA,
-    )
-
-
 def refused_without_row_by_brokers(
     facts: PartitionFacts, row: PartitionState | None
 ) -> Refusal | None:
@@ -96,6 +76,7 @@ def refused_without_row_by_brokers(
     return (
         _unknown_offsets(facts, brokers)
         or _denied(facts, brokers)
+        or perhaps_named(facts, brokers, row)
         or _without_objects(facts, brokers, row)
     )
 
@@ -337,7 +318,7 @@ def _log_start(facts: PartitionFacts, brokers: BrokerPartition) -> Refusal | Non
 
 _CHECKS: Final[Sequence[Callable[[PartitionFacts, BrokerPartition], Refusal | None]]] = (
     _unknown_offsets,
-    _metadata_lost,
+    lost_refusal,
     _denied,
     _left_alone,
     _forgotten_uploads,

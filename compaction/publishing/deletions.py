@@ -1,10 +1,11 @@
 """The third send: objects go after the grace period, and then brokers learn that they are gone.
 
     listed        since the grace period: its objects may go
-    never named   retired since the grace period, and since any rebuild: its objects may go, and
-                  there is nothing to send
+    never named   retired since the grace period: its objects may go, and there is nothing to send
     gone          its objects may go: brokers have forgotten it
     started, finished   it stays, whatever the row says
+
+What was retired before lost metadata were named again must be listed, or lie below the log start.
 
 Rule: PUBLISHING 1.3, 3.6, 6.1; SWAP.md 1.
 """
@@ -63,13 +64,13 @@ def _unlisted(look: Look) -> Iterator[str]:
 
 
 def _may_go(look: Look, entry: RetiredSegment) -> bool:
+    if not look.row.knows_names_of(entry, look.log_start):
+        return False
     match look.naming.get(entry.segment.segment_id):
         case Naming.NAMED:
             return True
         case Naming.NEVER_NAMED:
-            # What a lost topic had named, brokers may still read.
-            is_known = entry.retired_at_ms > look.row.rebuilt_at_ms
-            is_ours = is_known and not entry.segment.is_named_by_brokers
+            is_ours = not entry.segment.is_named_by_brokers
             return is_ours and look.now_ms - entry.retired_at_ms >= look.limits.grace_ms
         case _:
             return False

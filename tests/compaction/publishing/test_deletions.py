@@ -45,6 +45,12 @@ def test_what_a_lost_topic_may_have_named_is_not_deleted() -> None:
     assert next_deletion(a_look(replace(row, consents=(rebuilt,)), whole(R))) == Done()
     before = replace(rebuilt, given_at_ms=entry.retired_at_ms - 1)
     assert isinstance(next_deletion(a_look(replace(row, consents=(before,)), whole(R))), Delete)
+    after = replace(row, consents=(rebuilt,))
+    forgotten = [*whole(R, earlier), given(earlier, LISTED), given(earlier, GONE)]
+    assert next_deletion(a_look(after, forgotten)) == Done()
+    assert next_deletion(a_look(after, whole(R), log_start=19)) == Done()
+    # No consumer reads below the log start.
+    assert isinstance(next_deletion(a_look(after, whole(R), log_start=20)), Delete)
 
 
 def test_nothing_is_gone_or_deleted_by_a_look_without_a_listing() -> None:
