@@ -1,4 +1,7 @@
-"""The row of a partition whose lost metadata is named again: it notes the topic as it is now.
+"""The row of a partition whose lost metadata is named again: which metadata topic it notes.
+
+Until all is named again it notes the topic as it was, by which every other verb refuses it. So a
+run that is killed leaves a row that only `rebuild` goes on with.
 
 Rule: PUBLISHING 2.1, 2.2, 6.6.
 """
@@ -6,13 +9,18 @@ Rule: PUBLISHING 2.1, 2.2, 6.6.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
+from tierfold.compaction.commits.commit import NoteRebuilt
 from tierfold.compaction.model.segments import PartitionState
 from tierfold.compaction.model.serving import Consent, ConsentKind, ServingCluster
 
+NO_TOPIC: Final = "A" * 22
+"""Kafka's `Uuid.ZERO_UUID`, which no topic has."""
+
 
 def with_metadata_of(row: PartitionState | None, found: ServingCluster) -> PartitionState | None:
-    """The row as if it had noted the metadata topic that its cluster has now.
+    """The row as if it had noted the metadata topic of `found`, the same cluster.
 
     So that whatever else it notes is compared all the same. A row of another cluster stays as it
     is. `found.metadata_start`: where the metadata partition with its events begins.
@@ -22,20 +30,28 @@ def with_metadata_of(row: PartitionState | None, found: ServingCluster) -> Parti
     return replace(row, served_by=(replace(found, place=row.cluster.place),))
 
 
-def rebuilt_row(
-    row: PartitionState,
-    before: PartitionState | None,
-    found: ServingCluster,
-    *,
-    at_ms: int,
-    run: str,
+def row_to_claim(
+    before: PartitionState | None, row: PartitionState, found: ServingCluster
 ) -> PartitionState:
-    """The row, of a served partition, as the claim writes it: with the topic, and since when.
+    """The row as the claim writes it: with the metadata topic that it noted before.
 
-    `before`: the row as it was read; `found`: as of `with_metadata_of`.
+    `before`: the row as it was read; one that noted no cluster notes none of its topics, which
+    refuses it just the same. `row`: as it will be, with `found`.
     """
-    after = with_metadata_of(row, found) or row
-    if before is None or with_metadata_of(before, found) == before:
-        return after
+    noted = None if before is None else before.cluster
+    unknown = replace(found, metadata_topic_id=NO_TOPIC, metadata_start=0)
+    return with_metadata_of(row, noted or unknown) or row
+
+
+def rebuilt(
+    row: PartitionState, found: ServingCluster, *, at_ms: int, run: str
+) -> NoteRebuilt | None:
+    """The change of a served row once all is named again; None: it notes the topic as it is.
+
+    `row`: as its claim wrote it; `found`: as of `with_metadata_of`; `at_ms`: epoch milliseconds.
+    """
+    after = with_metadata_of(row, found)
+    if after is None or after.cluster is None or after == row:
+        return None
     consent = Consent(kind=ConsentKind.REBUILT, given_at_ms=at_ms, run=run)
-    return replace(after, consents=(*after.consents, consent))
+    return NoteRebuilt(cluster=after.cluster, consent=consent)

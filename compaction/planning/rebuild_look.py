@@ -11,9 +11,11 @@ from typing import Final
 
 from tierfold.compaction.discovery.facts import PartitionFacts
 from tierfold.compaction.discovery.listing import ListedSegment
-from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason
+from tierfold.compaction.discovery.view import PLACE, PartitionView, Refusal, RefusalReason
 from tierfold.compaction.model.segment_ids import Maker
 from tierfold.compaction.model.segments import PartitionState, Segment
+from tierfold.compaction.publishing.look import Look
+from tierfold.compaction.publishing.lost_metadata import unnamed
 
 _UNUSED: Final = (
     "Bring the missing segment back, or run again once its upload is complete. If brokers had"
@@ -26,13 +28,13 @@ def without_deleted(
 ) -> PartitionState | None:
     """The row without live segments that brokers deleted for their log start, objects and all.
 
-    Those of which all objects are there stay: the log start may be wrong.
+    Those of which any object is there stay: the log start may be wrong.
     """
     if row is None:
         return None
-    whole = {one.segment_id for one in listed if one.is_complete}
+    present = {one.segment_id for one in listed}
     live = tuple(
-        one for one in row.segments if one.end_offset >= log_start or one.segment_id in whole
+        one for one in row.segments if one.end_offset >= log_start or one.segment_id in present
     )
     if live == row.segments:
         return row
@@ -58,6 +60,36 @@ def covered_uploads(facts: PartitionFacts, view: PartitionView) -> tuple[Segment
         and found.segment.end_offset < view.next_offset
         and found.fits(view.lineage)
     )
+
+
+def unpublished_refusal(look: Look) -> Refusal | None:
+    """The refusal if uploads were lost of a row that `is_unpublished`; None: none were.
+
+    To name its replacements would be their first publication, which has rules of its own.
+    """
+    if not unnamed(with_uploads_only(look)):
+        return None
+    return Refusal(
+        reason=RefusalReason.DELETED_KEYS,
+        detail="the metadata topic no longer names what brokers uploaded, and the catalog has"
+        " compacted it without ever publishing that",
+        remedy=f"`tierfold restore {PLACE} --to TIME` without brokers, to the state that"
+        " `tierfold history` calls found: what brokers uploaded is then live again. Then run this"
+        " again.",
+    )
+
+
+def with_uploads_only(look: Look) -> Look:
+    """The look of which only what brokers uploaded is to be named again."""
+    uploads = {name: one for name, one in look.rebuilds.items() if look.is_upload(name)}
+    return replace(look, rebuilds=uploads)
+
+
+def is_unpublished(row: PartitionState | None) -> bool:
+    """Whether the row has live replacements that brokers were never sent."""
+    if row is None or row.is_served:
+        return False
+    return not all(one.is_named_by_brokers for one in row.segments)
 
 
 def unused_refusal(view: PartitionView) -> Refusal | None:

@@ -23,7 +23,11 @@ from tierfold.compaction.brokers.partition_fold import PartitionFold, Taken
 from tierfold.compaction.model.segment_ids import Maker, maker_of
 from tierfold.compaction.publishing.batches import batch_bytes
 from tierfold.compaction.publishing.look import Look
-from tierfold.compaction.publishing.lost_metadata import lost_offsets
+from tierfold.compaction.publishing.lost_metadata import (
+    contested_ids,
+    lost_offsets,
+    named_event,
+)
 from tierfold.compaction.publishing.ranges import OffsetRange, joined, range_of, without
 from tierfold.compaction.publishing.replacements import NO_BROKER, started_event
 
@@ -108,8 +112,6 @@ def checked(look: Look, events: Sequence[Event]) -> CheckResult:
         if (forbidden := check.taken(event)) is not None:
             return forbidden
         values.append(value)
-    if (forbidden := check.lost()) is not None:
-        return forbidden
     size = batch_bytes(values)
     if size > look.limits.batch_bytes_max:
         why = f"the batch may have {size} bytes, more than {look.limits.batch_bytes_max}"
@@ -137,6 +139,7 @@ class _Check:
         self._look = look
         self._fold = PartitionFold.resumed(look.view)
         self._live = {segment.segment_id: segment for segment in look.row.segments}
+        self._named = {segment.segment_id: segment for segment in look.row.named_segments}
         self._staying = {
             segment.added.segment_id: range_of(segment.added)
             for segment in look.finished
@@ -145,6 +148,8 @@ class _Check:
         """By id: the ranges of finished segments of the log that no event may drop."""
         self._covered = joined(its for one, its in self._staying.items() if one in look.live_ids)
         """What live segments have of it, which brokers read."""
+        self._contested = contested_ids(look) if look.rebuilds else frozenset[str]()
+        """Ids of segments that may hide offsets of others once they are finished."""
 
     def taken(self, event: Event) -> ForbiddenEvent | None:
         """The reason if the event is forbidden; else it is folded."""
@@ -163,17 +168,20 @@ class _Check:
                 return _forbidden(event, EventRule.TRANSITION, "it would stop brokers")
         if known is not None and _state(event) is SegmentState.COPY_FINISHED:
             self._finish(event.segment_id, range_of(known.added))
+            return self._hidden(event)
         return None
 
-    def lost(self) -> ForbiddenEvent | None:
+    def _hidden(self, event: Event) -> ForbiddenEvent | None:
         """The reason if what is named again hides offsets: brokers may have other segments there.
 
         Other batches are made so that no event in them does (`batches`).
         """
-        if not self._look.rebuilds or not (lost := lost_offsets(self._look, self._fold)):
+        if event.segment_id not in self._contested:
+            return None
+        if not (lost := lost_offsets(self._look, self._fold)):
             return None
         why = f"look-ups would no longer find offsets {lost[0]}"
-        return _forbidden(None, EventRule.FOUND, why)
+        return _forbidden(event, EventRule.FOUND, why)
 
     def _finish(self, segment_id: str, bounds: OffsetRange) -> None:
         self._staying[segment_id] = bounds
@@ -203,7 +211,7 @@ class _Check:
     ) -> ForbiddenEvent | None:
         look = self._look
         if event.segment_id in look.rebuilds:
-            expected = look.rebuilds[event.segment_id]
+            expected = self._described(event.segment_id)
             if (forbidden := self._named_again(event, event)) is not None:
                 return forbidden
         else:
@@ -226,6 +234,15 @@ class _Check:
         if is_read_again and not look.is_of_log(event):
             return _forbidden(event, EventRule.LINEAGE, "it is of another history")
         return None
+
+    def _described(self, segment_id: str) -> SegmentAdded:
+        """The event by which a segment is named again, as the row has the segment.
+
+        Of an upload that no row names, there is only the decision's word: it is never read.
+        """
+        look = self._look
+        segment = self._named.get(segment_id)
+        return look.rebuilds[segment_id] if segment is None else named_event(look, segment)
 
     def _named_again(self, event: Event, added: SegmentAdded) -> ForbiddenEvent | None:
         """The reason if brokers must not learn again of a segment.

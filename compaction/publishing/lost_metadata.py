@@ -31,12 +31,13 @@ from tierfold.compaction.brokers.events import (
 )
 from tierfold.compaction.brokers.partition_fold import PartitionFold
 from tierfold.compaction.model.leader_epochs import epochs_in
-from tierfold.compaction.model.segments import LeaderEpoch, Segment
+from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.publishing.batches import fitting
 from tierfold.compaction.publishing.look import Look
 from tierfold.compaction.publishing.ranges import (
     OffsetRange,
     joined,
+    overlapping,
     range_of,
     ranges_found,
     without,
@@ -103,28 +104,25 @@ def with_rebuilds(look: Look, covered: Iterable[Segment]) -> Look:
 
     `covered`: uploads of the log of which live segments have all offsets. They and what the row has
     retired are only started: no reader ever finds them, and `compact` and `vacuum` go on from there
-    as after any upload that died, and any swap that is not wholly sent.
+    as after any upload that died, and any swap that is not wholly sent. What is retired below the
+    log start is not: brokers would delete it, and `vacuum` does.
     """
     present = look.present or frozenset[str]()
-    retired = (one.segment for one in look.row.retired if one.segment.segment_id in present)
-    segments = (*look.row.segments, *covered, *retired)
-    return replace(
-        look,
-        rebuilds={
-            one.segment_id: started_event(
-                look.row.key, _with_own_epochs(one, look.lineage), look.now_ms
-            )
-            for one in segments
-        },
+    retired = (
+        one.segment
+        for one in look.row.retired
+        if one.segment.segment_id in present and one.segment.end_offset >= look.log_start
     )
+    segments = (*look.row.segments, *covered, *retired)
+    return replace(look, rebuilds={one.segment_id: named_event(look, one) for one in segments})
 
 
-def _with_own_epochs(segment: Segment, lineage: tuple[LeaderEpoch, ...]) -> Segment:
-    """The segment with the leader epochs of its whole `.log`, as brokers name it."""
-    if not segment.skipped_offsets:
-        return segment
-    epochs = epochs_in(lineage, segment.own_start_offset, segment.end_offset)
-    return replace(segment, leader_epochs=epochs)
+def named_event(look: Look, segment: Segment) -> SegmentAdded:
+    """The event that names a segment again, with the leader epochs of its whole `.log`."""
+    if segment.skipped_offsets:
+        epochs = epochs_in(look.lineage, segment.own_start_offset, segment.end_offset)
+        segment = replace(segment, leader_epochs=epochs)
+    return started_event(look.row.key, segment, look.now_ms)
 
 
 def rebuild_step(look: Look, *, is_served: bool, is_copying: bool) -> RebuildStep:
@@ -133,51 +131,46 @@ def rebuild_step(look: Look, *, is_served: bool, is_copying: bool) -> RebuildSte
     `is_served`: whether a consumer reads at the log start; `is_copying`: whether brokers copy the
     topic to the tier.
     """
-    unnamed, unfinished = _unnamed(look), _unfinished(look)
-    if not unnamed and not unfinished:
+    to_start, to_finish = unnamed(look), _unfinished(look)
+    if not to_start and not to_finish:
         return NothingLost()
-    if (lost := _lost_already(look, (*unnamed, *unfinished))) is not None:
+    if (lost := _lost_already(look, (*to_start, *to_finish))) is not None:
         return lost
-    if (refused := _refused(look, unnamed, unfinished)) is not None:
+    if (refused := _refused(look)) is not None:
         return refused
+    ends = _in_order(look, to_start, to_finish)
+    if isinstance(ends, Refused):
+        return ends
     if not is_served and is_copying:
-        return StopCopying(segments=unnamed or unfinished)
-    updates = [_finished(one, look.now_ms) for one in unfinished]
+        return StopCopying(segments=to_start or to_finish)
+    updates = [_finished(one, look.now_ms) for one in ends]
     # All are started before the first is finished.
-    events: tuple[Event, ...] = unnamed or tuple(updates)
-    to_finish = sum(one.segment_id in look.live_ids for one in unnamed)
+    events: tuple[Event, ...] = to_start or tuple(updates)
+    finished_later = sum(one.segment_id in look.live_ids for one in to_start)
     return NameAgain(
         order=SafeOrder.FROM_MEMORY if is_served else SafeOrder.COPYING_STOPPED,
-        purpose=Purpose.NAME_AGAIN if unnamed else Purpose.SERVE_AGAIN,
+        purpose=Purpose.NAME_AGAIN if to_start else Purpose.SERVE_AGAIN,
         events=fitting(events, look.limits.batch_bytes_max),
-        segments=unnamed or unfinished,
-        events_left=len(unnamed) + to_finish + len(unfinished),
+        segments=to_start or to_finish,
+        events_left=len(to_start) + finished_later + len(to_finish),
     )
 
 
-def _unnamed(look: Look) -> tuple[SegmentAdded, ...]:
+def unnamed(look: Look) -> tuple[SegmentAdded, ...]:
     """What the topic lacks, by start offset."""
     lacking = (
         added
         for segment_id, added in look.rebuilds.items()
-        if look.naming.get(segment_id) is Naming.NEVER_NAMED
+        if segment_id not in look.view.segments
+        and look.naming.get(segment_id) is not Naming.NAMED
     )
     return tuple(sorted(lacking, key=lambda one: (one.start_offset, one.segment_id)))
 
 
 def _unfinished(look: Look) -> tuple[SegmentAdded, ...]:
-    """The live segments that a rebuild has started, in the order in which they are finished.
-
-    By their ends: one that reaches as far as any before it takes the place of all behind its start,
-    so what holds another is found afterwards, whatever was found before.
-    """
-    found = (one for one in look.view.in_state(SegmentState.COPY_STARTED) if _is_begun(look, one))
-    return tuple(
-        sorted(
-            (one.added for one in found),
-            key=lambda one: (one.end_offset, -one.start_offset, one.segment_id),
-        )
-    )
+    """The live segments that a rebuild has started, by start offset."""
+    found = look.view.in_state(SegmentState.COPY_STARTED)
+    return tuple(one.added for one in found if _is_begun(look, one))
 
 
 def _is_begun(look: Look, segment: BrokerSegment) -> bool:
@@ -213,9 +206,7 @@ def _lost_already(look: Look, lacking: Iterable[SegmentAdded]) -> LostAlready | 
     )
 
 
-def _refused(
-    look: Look, unnamed: tuple[SegmentAdded, ...], unfinished: tuple[SegmentAdded, ...]
-) -> Refused | None:
+def _refused(look: Look) -> Refused | None:
     """Why nothing may be named again, whatever brokers serve; None: it may."""
     if look.view.read_only:
         return Refused(code=RefusalCode.READ_ONLY, why=look.view.read_only[0].finding)
@@ -236,27 +227,60 @@ def _refused(
             why=f"the brokers' log ends at offset {look.offsets.high_watermark}, and segments of"
             f" the tier at {last.end_offset}",
         )
-    if hidden := _hidden(look, unnamed, unfinished):
-        return Refused(
-            code=RefusalCode.NO_ORDER,
-            why=f"brokers have uploaded offsets {hidden[0]} again since, and look-ups would lose"
-            " some of them",
-        )
     return None
 
 
+def _in_order(
+    look: Look, to_start: tuple[SegmentAdded, ...], to_finish: tuple[SegmentAdded, ...]
+) -> tuple[SegmentAdded, ...] | Refused:
+    """The live segments in the order in which they are finished, so that no event hides an offset.
+
+    By their ends: one that reaches as far as any before it takes the place of all behind its start,
+    so what holds another is found afterwards. Where brokers have uploaded offsets again since, they
+    may have to descend.
+    """
+    ends = [*(one for one in to_start if one.segment_id in look.live_ids), *to_finish]
+    ends.sort(key=lambda one: (one.end_offset, -one.start_offset, one.segment_id))
+    hidden: tuple[OffsetRange, ...] = ()
+    for ordered in (tuple(ends), tuple(reversed(ends))):
+        hidden = _hidden(look, to_start, ordered)
+        if not hidden:
+            return ordered
+    return Refused(
+        code=RefusalCode.NO_ORDER,
+        why=f"brokers have uploaded offsets {hidden[0]} again since, and look-ups would lose some"
+        " of them",
+    )
+
+
 def _hidden(
-    look: Look, unnamed: tuple[SegmentAdded, ...], unfinished: tuple[SegmentAdded, ...]
+    look: Look, to_start: tuple[SegmentAdded, ...], ends: tuple[SegmentAdded, ...]
 ) -> tuple[OffsetRange, ...]:
-    """The offsets that look-ups do not find once all is named: others of brokers hide them."""
-    fold = PartitionFold.resumed(look.view)
-    to_finish = [one for one in unnamed if one.segment_id in look.live_ids]
-    for added in unnamed:
+    """The offsets that look-ups do not find after some event: other segments hide them."""
+    fold, contested = PartitionFold.resumed(look.view), contested_ids(look)
+    for added in to_start:
         fold.apply(added, look.now_ms)
-    ends = [*to_finish, *unfinished]
-    for added in sorted(ends, key=lambda one: (one.end_offset, -one.start_offset)):
+    for added in ends:
         fold.apply(_finished(added, look.now_ms), look.now_ms)
-    return lost_offsets(look, fold)
+        if added.segment_id in contested and (hidden := lost_offsets(look, fold)):
+            return hidden
+    return ()
+
+
+def contested_ids(look: Look) -> frozenset[str]:
+    """Ids of segments that share offsets with others that look-ups find, or are to find.
+
+    To finish any other segment hides nothing.
+    """
+    ranges = {
+        segment_id: range_of(added)
+        for segment_id, added in look.rebuilds.items()
+        if segment_id in look.live_ids
+    }
+    finished = look.view.in_state(SegmentState.COPY_FINISHED)
+    ranges |= {one.added.segment_id: range_of(one.added) for one in finished}
+    runs = overlapping((bounds, segment_id) for segment_id, bounds in ranges.items())
+    return frozenset(segment_id for run in runs if len(run) > 1 for _, segment_id in run)
 
 
 def lost_offsets(look: Look, fold: PartitionFold) -> tuple[OffsetRange, ...]:

@@ -15,9 +15,10 @@ from tierfold.compaction.brokers.cluster_configs import Configs
 from tierfold.compaction.brokers.cluster_view import BrokerPartition
 from tierfold.compaction.brokers.lineage import lineage_status
 from tierfold.compaction.brokers.topic_retention import is_copying, is_tiered
-from tierfold.compaction.commits.rebuilt_row import rebuilt_row, with_metadata_of
+from tierfold.compaction.commits.rebuilt_row import row_to_claim, with_metadata_of
 from tierfold.compaction.commits.served_view import Serving, served_view
 from tierfold.compaction.discovery.broker_refusals import metadata_refusal
+from tierfold.compaction.discovery.facts import PartitionFacts
 from tierfold.compaction.discovery.refused_by_brokers import unknown_offsets
 from tierfold.compaction.discovery.refused_by_lineage import refused_by_lineage
 from tierfold.compaction.discovery.view import (
@@ -28,10 +29,14 @@ from tierfold.compaction.discovery.view import (
 )
 from tierfold.compaction.model.bindings import ServedBy
 from tierfold.compaction.model.errors import UnreadableObject
+from tierfold.compaction.model.segments import PartitionState
 from tierfold.compaction.planning.open_step import look_of
 from tierfold.compaction.planning.rebuild_look import (
     covered_uploads,
+    is_unpublished,
+    unpublished_refusal,
     unused_refusal,
+    with_uploads_only,
     without_deleted,
 )
 from tierfold.compaction.planning.rebuild_refusals import step_refusal
@@ -58,11 +63,13 @@ class RebuildLook:
     """One look at a partition."""
 
     look: Look
-    """Its row is the one that a claim writes."""
+    """Its row notes the metadata topic as it is now."""
+    to_claim: PartitionState
+    """The same row as a claim writes it: it notes the topic as it was, until all is named again."""
     configs: Configs
     """The topic's settings."""
     is_unnoted: bool
-    """Whether the row does not note the metadata topic as it is now."""
+    """Whether the row that was read does not note the metadata topic as it is now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,28 +133,63 @@ def _looked_at(
     configs = topic_configs(context, known.key.topic)
     if isinstance(configs, Refusal):
         return configs
-    row = without_deleted(known.state, known.listed, brokers.log_start)
+    tier = tier_view(context, known, brokers.log_start)
+    if isinstance(tier, Refusal):
+        return tier
+    if (refusal := _denied(context, tier.view, brokers)) is not None:
+        return refusal
+    look = lost_look(known, tier, serving, limits, context.clock())
+    if isinstance(look, Refusal):
+        return look
+    found = serving.binding.cluster
+    return RebuildLook(
+        look=look,
+        to_claim=row_to_claim(known.state, look.row, found),
+        configs=configs,
+        is_unnoted=with_metadata_of(known.state, found) != known.state,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TierView:
+    """What the row and the listing say of a partition, without brokers."""
+
+    facts: PartitionFacts
+    view: PartitionView
+
+
+def tier_view(
+    context: RunContext, known: KnownPartition, log_start: int
+) -> TierView | Refusal:
+    """Read what the tier has beside the row; raises TierfoldError."""
+    row = without_deleted(known.state, known.listed, log_start)
     facts = facts_of(context, known.key, row, known.listed)
     view = view_from(context, facts)
     if isinstance(view, Refusal):
         return view
-    if (refusal := unused_refusal(view) or _denied(context, view, brokers)) is not None:
-        return refusal
-    found = serving.binding.cluster
-    as_noted = with_metadata_of(view.state, found)
-    served = served_view(replace(view, state=as_noted, brokers=brokers), serving)
+    return unused_refusal(view) or TierView(facts=facts, view=view)
+
+
+def lost_look(
+    known: KnownPartition, tier: TierView, serving: Serving, limits: PublishingLimits, now_ms: int
+) -> Look | Refusal:
+    """Return the look: the tier's view beside brokers, and what they are to have of it.
+
+    Its row notes the cluster of `serving`. Raises ValueError if brokers did not say the offsets.
+    """
+    found, brokers = serving.binding.cluster, known.brokers
+    noted = with_metadata_of(tier.view.state, found)
+    served = served_view(replace(tier.view, state=noted, brokers=brokers), serving)
     if isinstance(served, Refusal):
         return served
-    plain = state_with_new(served)
-    noted = rebuilt_row(plain, known.state, found, at_ms=serving.at_ms, run=serving.run)
-    look = look_of(replace(served, state=noted), limits, context.clock(), known.listed)
-    if look is None:
+    served = replace(served, state=state_with_new(served))
+    plain = look_of(served, limits, now_ms, known.listed)
+    if plain is None:
         raise ValueError(f"{known.key}: its offsets are known")
-    return RebuildLook(
-        look=with_rebuilds(look, covered_uploads(facts, view)),
-        configs=configs,
-        is_unnoted=noted.consents != plain.consents,
-    )
+    look = with_rebuilds(plain, covered_uploads(tier.facts, tier.view))
+    if not is_unpublished(known.state):
+        return look
+    return unpublished_refusal(look) or with_uploads_only(look)
 
 
 def decided(

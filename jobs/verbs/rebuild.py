@@ -1,8 +1,8 @@
 """`tierfold rebuild`: names again what a lost metadata topic had, before brokers forget it.
 
     rows, listings, metadata topic, offsets -> what is lost -> a record at the log start -> decision
-    -> claim: the row notes the topic as it is -> look again, STARTED of all, FINISHED of what is
-    live -> read back -> release -> report
+    -> claim -> look again, STARTED of all, FINISHED of what is live -> read back -> the row notes
+    the topic as it is -> release -> report
 
 Nothing is sent unless one of the two safe orders applies (docs/kafka.md). Without Spark.
 """
@@ -220,7 +220,7 @@ def _named(
     done: list[Rebuilt] = []
     with HeldPartitions(context=context, verb="rebuild") as held:
         for some in some_at_a_time(due):
-            rows = [one.seen.look.row for one in some if one.seen is not None]
+            rows = [one.seen.to_claim for one in some if one.seen is not None]
             not_claimed = held.claim(rows, [*held.by_key])
             keys = [one.key for one in some if one.key not in not_claimed]
             ended = named_again(run, held, {key: rules[key.topic] for key in keys})

@@ -7,6 +7,7 @@ restarts, and consumers read, or the objects that they no longer read are all th
 from __future__ import annotations
 
 import shutil
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,11 +20,20 @@ from tests.brokers.altered_settings import alter, set_as_printed
 from tests.brokers.cluster import METADATA_PARTITIONS, KafkaCluster
 from tests.brokers.test_status_of_brokers import tierfold
 from tests.brokers.topics import CALL_S, METADATA_TOPIC
+from tests.faults.publishing_kills.forked_runs import ForkServer
+from tests.faults.publishing_kills.publishing_instants import Instant
 from tests.jobs.commands import ALWAYS, Ran
 
 pytestmark = pytest.mark.soak
 
 RECORDS: Final = [(b"key-%d" % (number % 60), b"value %d" % number) for number in range(200)]
+
+_MORE: Final = {
+    "plan": ALWAYS,
+    "compact": (*ALWAYS, "--engine", "local", "--publish"),
+    "vacuum": ("--publish",),
+}
+"""Arguments by verb."""
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +68,11 @@ class Partition:
     def assert_served(self) -> None:
         assert self.topic.read() == self.read
         assert self.topic.offsets()[0] == 0
+
+    def assert_refused(self, verb: str) -> None:
+        """The verb changes nothing: the metadata are lost."""
+        ran = self.verb(verb, *_MORE.get(verb, ()))
+        assert [one["code"] for one in ran.entries[0]["refusals"]] == ["metadata_lost"], ran
 
     def rebuild(self, *arguments: str) -> dict[str, Any]:
         (entry,) = self.verb("rebuild", *arguments).entries
@@ -126,6 +141,28 @@ def test_truncated_and_published_before_any_restart(lossy: KafkaCluster) -> None
     (status,) = partition.verb("status").entries
     assert (status["outcome"], status["brokers"]["open_step"]) == ("ok", None)
     assert not status["brokers"]["beside_catalog"]["not_served"]
+
+
+def test_killed_before_all_is_named(lossy: KafkaCluster, tmp_path: Path) -> None:
+    """Every other verb still refuses, and `rebuild` goes on."""
+    partition = compacted(lossy, "killed")
+    truncate(lossy)
+    again = ("--publish", "--if-held", "take-over")
+    rebuild = ("rebuild", *partition.scope, "--bootstrap-server", lossy.servers, *again)
+    with ForkServer() as server:
+        for name, at in (("first", "before look 1"), ("second", "after send 1")):
+            before = events_in(lossy)
+            run = server.started(tmp_path / name, *rebuild, at=Instant.parsed(at))
+            assert run.ended().code == -signal.SIGKILL
+            assert (events_in(lossy) == before) is (name == "first")
+            for verb in ("plan", "compact", "vacuum", "status"):
+                partition.assert_refused(verb)
+            forget = tierfold(lossy, "forget", lossy.tier, "killed-0", "--json")
+            assert [one["code"] for one in forget.entries[0]["refusals"]] == ["metadata_lost"]
+    assert partition.rebuild(*again)["outcome"] == "published"
+    restart(lossy)
+    partition.assert_served()
+    assert partition.verb("status").entries[0]["outcome"] == "ok"
 
 
 def test_truncated_and_restarted(lossy: KafkaCluster, tmp_path: Path) -> None:

@@ -97,10 +97,14 @@ def test_it_names_the_segments_and_both_ways_out() -> None:
     listed = replace(found.listed, segment_id=new_id)
     facts = facts_beside(None, [replace(found, listed=listed)], [])
     assert facts.brokers is not None
-    refusal = perhaps_named(facts, replace(facts.brokers, metadata_start=14), None)
+    refused = replace(facts.brokers, metadata_start=14)
+    refusal = perhaps_named(facts, refused, None)
     assert refusal is not None
     assert new_id in refusal.detail
     assert "`tierfold rebuild TIER`" in refusal.remedy
+    # The catalog comes back, or they are moved out.
+    assert perhaps_named(facts, refused, a_state([a_segment(20, 29, segment_id=new_id)])) is None
+    assert perhaps_named(facts_beside(None, [], []), refused, None) is None
 
 
 def test_an_upload_that_only_an_update_names_was_never_named() -> None:

@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.compaction.builders import a_chain, a_state, epochs, facts, listed, seen
+from tests.compaction.builders import CLUSTER, a_chain, a_state, epochs, facts, listed, seen
+from tests.compaction.looks import a_row, replacement, whole
+from tests.compaction.lost_looks import lost
 from tests.compaction.uploads import upload
+from tierfold.compaction.brokers.events import Event
 from tierfold.compaction.discovery.candidates import Candidate
 from tierfold.compaction.discovery.view import RefusalReason
 from tierfold.compaction.model.leader_epochs import epochs_in
@@ -16,7 +19,10 @@ from tierfold.compaction.model.segment_ids import Maker
 from tierfold.compaction.model.segments import PartitionState, Segment
 from tierfold.compaction.planning.rebuild_look import (
     covered_uploads,
+    is_unpublished,
+    unpublished_refusal,
     unused_refusal,
+    with_uploads_only,
     without_deleted,
 )
 
@@ -70,13 +76,38 @@ def test_what_brokers_deleted_for_their_log_start_leaves_the_row() -> None:
     row = without_deleted(ROW, there, 15)
     assert row is not None
     assert (row.segments, row.log_start_offset) == ((V, W), 10)
-    # All objects are there: the log start may be wrong.
+    # Objects are there, all or some: the log start may be wrong.
     assert without_deleted(ROW, [listed(U), *there], 15) == ROW
-    assert without_deleted(ROW, [listed(U, lacking=["log"]), *there], 15) == row
+    assert without_deleted(ROW, [listed(U, lacking=["log"]), *there], 15) == ROW
     # Objects that are lost above the log start stay in the row, so that it is refused.
     assert without_deleted(ROW, [listed(V)], 15) == replace(row, segments=(V, W))
     assert without_deleted(ROW, [], 30) == replace(ROW, segments=(), log_start_offset=30)
     assert without_deleted(None, there, 15) is None
+
+
+def unpublished(row: PartitionState, *events: Event) -> RefusalReason | None:
+    """The reason why a row that brokers were never sent is refused beside a lost topic."""
+    assert is_unpublished(row)
+    refusal = unpublished_refusal(lost(row, events))
+    return None if refusal is None else refusal.reason
+
+
+def test_replacements_that_were_never_published_are_not_named() -> None:
+    """It would be their first publication, which another verb decides."""
+    row = a_row([replacement("R", 0, 19), W], [U, V])
+    assert unpublished(row) is RefusalReason.DELETED_KEYS
+    assert unpublished(row, *whole(U, V)) is RefusalReason.DELETED_KEYS
+    # Nothing of what brokers uploaded is lost.
+    assert unpublished(row, *whole(U, V, W)) is None
+    only = with_uploads_only(lost(row, whole(U, V, W)))
+    assert only.rebuilds.keys() == {U.segment_id, V.segment_id, W.segment_id}
+
+
+def test_uploads_alone_and_what_was_published_are_named() -> None:
+    assert not is_unpublished(None)
+    assert not is_unpublished(a_row([U, V], [replacement("R", 0, 19)]))
+    served = a_row([replacement("R", 0, 19)], served_by=(CLUSTER,))
+    assert not is_unpublished(served)
 
 
 def test_whole_segments_behind_a_gap_refuse() -> None:

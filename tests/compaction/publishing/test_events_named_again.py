@@ -27,6 +27,13 @@ def test_the_check_allows_what_is_decided_and_nothing_like_it() -> None:
     assert rule_of(look, wrong) is EventRule.AS_IN_ROW
 
 
+def test_the_check_compares_with_the_row_and_not_with_the_decision() -> None:
+    look = lost()
+    wrong = named(look).events[0]._replace(end_offset=5)
+    decided = replace(look, rebuilds={**look.rebuilds, wrong.segment_id: wrong})
+    assert rule_of(decided, wrong) is EventRule.AS_IN_ROW
+
+
 def test_the_check_forbids_what_lies_below_the_log_start() -> None:
     at_first, later = lost(), lost(log_start=20)
     begun = named(at_first).events

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given as drawn
 from hypothesis import strategies as st
 
-from tests.compaction.broker_events import GONE, LISTED, view
+from tests.compaction.broker_events import FINISHED, GONE, LISTED, view
 from tests.compaction.builders import LINEAGE, a_chain, a_segment, epochs
 from tests.compaction.looks import a_look, a_row, given, replacement, started, whole
 from tests.compaction.lost_looks import AGAIN, ROW, TWIN, R, U, V, W, lost, named, step
-from tierfold.compaction.brokers.broker_view import ReadOnly, ReadOnlyCause
+from tierfold.compaction.brokers.broker_view import Naming, ReadOnly, ReadOnlyCause
 from tierfold.compaction.brokers.event_bytes import encode
 from tierfold.compaction.brokers.events import Event, SegmentAdded
 from tierfold.compaction.brokers.partition_fold import PartitionFold
@@ -26,6 +26,8 @@ from tierfold.compaction.model.segments import PartitionState, Segment
 from tierfold.compaction.publishing.batches import batch_bytes
 from tierfold.compaction.publishing.event_check import (
     Checked,
+    EventRule,
+    ForbiddenEvent,
     checked,
 )
 from tierfold.compaction.publishing.look import Look
@@ -207,6 +209,42 @@ def test_an_upload_that_begins_before_what_it_gives_is_named_whole() -> None:
     assert event.leader_epochs == epochs((0, 6))
 
 
+def test_an_update_whose_start_was_cut_off_names_nothing() -> None:
+    """Brokers drop it, and would not have the segment after a restart."""
+    cut_off = [given(W, FINISHED), given(R, FINISHED), given(U, LISTED), given(V, LISTED)]
+    assert {one.segment_id for one in named(lost(events=cut_off)).events} == ROW.named_ids
+
+
+def test_what_was_asked_about_too_late_is_not_taken_for_named() -> None:
+    """The event check then sends nothing: the next run asks in time."""
+    look = lost()
+    late = replace(look, naming={**look.naming, W.segment_id: Naming.ASKED_LATE})
+    found = named(late)
+    assert W.segment_id in [one.segment_id for one in found.events]
+    assert isinstance(checked(late, found.events), ForbiddenEvent)
+
+
+def test_retired_segments_below_the_log_start_are_not_named() -> None:
+    """Brokers would delete them; `vacuum` does."""
+    events = in_words(sent(log_start=10))
+    assert "STARTED V" in events
+    assert "STARTED U" not in events
+    assert "STARTED U" in in_words(sent(log_start=9))
+
+
+def test_no_event_hides_an_offset_that_a_later_one_shows_again() -> None:
+    """A broker has uploaded R's offsets and a part of W's again since."""
+    again = whole(a_segment(0, 24, segment_id=AGAIN))
+    events = [*again, *named(lost(events=again)).events]
+    look = lost(events=events)
+    found = named(look)
+    assert in_words(found.events) == ["FINISHED W", "FINISHED R"]
+    assert isinstance(checked(look, found.events), Checked)
+    ascending = checked(look, tuple(reversed(found.events)))
+    assert isinstance(ascending, ForbiddenEvent)
+    assert ascending.rule is EventRule.FOUND
+
+
 def test_what_holds_another_is_finished_after_it() -> None:
     """Otherwise the one within would hide what lies behind it."""
     inner, outer = a_segment(0, 9), a_segment(10, 30, skipped_offsets=5, skipped_bytes=50)
@@ -250,8 +288,8 @@ def test_records_that_cannot_be_followed_refuse() -> None:
 
 
 def test_only_retired_segments_may_be_left() -> None:
-    row = replace(a_row([], [U]), log_start_offset=10)
-    assert in_words(named(lost(row, log_start=10)).events) == ["STARTED U"]
+    row = replace(a_row([], [U]), log_start_offset=9)
+    assert in_words(named(lost(row, log_start=9)).events) == ["STARTED U"]
 
 
 def test_a_batch_holds_as_many_as_fit() -> None:

@@ -47,7 +47,9 @@ def rebuilt(
     report = PartitionReport(key=look.row.key, outcome=outcome, events_sent=4)
     defaults = Rebuilt(
         report=report,
-        seen=RebuildLook(look=look, configs=configs, is_unnoted=False),
+        seen=RebuildLook(
+            look=look, to_claim=look.row, configs=configs, is_unnoted=False
+        ),
         decision=RebuildDecision(step=step, reading=reading),
         metadata_start=14,
         commands=(PUBLISH,),
@@ -122,7 +124,7 @@ def test_a_partition_that_could_not_be_looked_at_has_nulls(outcome: str) -> None
 
 def test_a_row_that_is_only_yet_to_note_it() -> None:
     look = a_look(a_row([]), [])
-    seen = RebuildLook(look=look, configs=COPYING, is_unnoted=True)
+    seen = RebuildLook(look=look, to_claim=look.row, configs=COPYING, is_unnoted=True)
     step = rebuild_step(look, is_served=True, is_copying=True)
     partition = rebuilt(PLANNED, seen=seen, decision=RebuildDecision(step=step))
     assert "the catalog is yet to note it" in printed(partition)
