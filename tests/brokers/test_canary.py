@@ -192,6 +192,7 @@ def test_what_brokers_gave_is_compared_with_the_row(kafka: KafkaCluster, tmp_pat
         assert watched.read(changed, CanaryMode.ALL, later_ms) == result
 
 
+@pytest.mark.soak
 def test_a_canary_counts_once_consumers_read_what_was_written(
     kafka: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -74,6 +74,7 @@ def test_a_copy_of_the_tier_or_another_catalog(kafka: KafkaCluster, tmp_path: Pa
     assert served.is_clean()
 
 
+@pytest.mark.soak
 def test_a_catalog_that_was_set_back(kafka: KafkaCluster, tmp_path: Path) -> None:
     served = due(kafka, tmp_path, "third-set-back")
     backup = shutil.copytree(tmp_path / "catalog", tmp_path / "backup")
