@@ -124,6 +124,10 @@ def test_a_right_that_is_missing(kafka: KafkaCluster, tmp_path: Path) -> None:
     with granted(kafka, *asked, WRITE_METADATA, describe):
         ran = served.vacuum_on(kafka.tier, *words)
     assert ran.code == 0, ran
+    # What the topic's settings say was not asked.
+    (note,) = ran.entries[0]["notes"]
+    assert "no canary was read" in note
+    assert "or DescribeConfigs on the topic is missing" in note
     assert served.is_clean()
 
 
