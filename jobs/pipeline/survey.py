@@ -157,7 +157,8 @@ def known_among(
     context.progress.found(len(keys))
     check_hole_patterns(context.holes_are_holes, everywhere)
     listings = context.progress.listing(lambda: context.tier.listings(keys))
-    context.stored.listed(listings.values())
+    if not is_again:  # Then not all of the scope is listed.
+        context.stored.listed(listings.values())
     found = _with_rows(context, everywhere, rows, listings)
     if context.cluster is None:
         return [found[key] for key in keys]
