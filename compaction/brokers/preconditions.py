@@ -9,7 +9,7 @@ Rules: SWAP.md 2, 3 and 6, PUBLISHING.md 3.6 and 5.2; docs/kafka.md has them for
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -21,13 +21,16 @@ from tierfold.compaction.brokers.events import METADATA_TOPIC
 from tierfold.compaction.brokers.missing_rights import lacking
 from tierfold.compaction.brokers.topic_retention import (
     FOR_EVER,
+    LOCAL_SLACK_MS,
+    TopicRetention,
     is_tiered,
     mending,
     retentions,
 )
 from tierfold.compaction.model.errors import MissingRight, UnreadableObject
 from tierfold.compaction.model.refusal_parts import RefusalPart
-from tierfold.compaction.model.rules import LONG_MAX, Rules
+from tierfold.compaction.model.rules import LONG_MAX, CompactionStrategy, Rules
+from tierfold.compaction.model.wording import duration
 
 _HALF_AN_HOUR_MS: Final = 1_800_000
 """Half of the shortest grace period of a served tier, so that one value fits all of them."""
@@ -141,8 +144,9 @@ def topic_preconditions(
     remedy = f"Set it with `{alter_topic(setup.server, topic.name, changes)}`."
     if "local.retention.ms" in changes:
         remedy += (
-            " Another finite local.retention.ms will do; without one, brokers keep local data for"
-            " ever."
+            " Another finite local.retention.ms will do, and a shorter one is better: consumers see"
+            " what is compacted once brokers' local copies are gone. Without one, brokers keep them"
+            " for ever."
         )
     if "remote.log.copy.disable" in changes:
         remedy += " It turns copying to the tier on again: without it, Kafka takes no such value."
@@ -169,7 +173,28 @@ def topic_notes(topic: TopicSetup, setup: ClusterSetup, rules: Rules) -> tuple[s
             f"Topic {topic.name}: retention.ms is {limits[0]}. Once it passes replaced segments,"
             " brokers delete them themselves, before the grace period is over. That is no error."
         )
+    notes += _late_records(topic.name, found, rules)
     return tuple(notes)
+
+
+def _late_records(
+    topic: str, found: Sequence[TopicRetention], rules: Rules
+) -> Iterator[str]:
+    """The sentence, if a late record can outlive on a broker's disk the tombstone that hides it.
+
+    By offset what a tombstone hides lies below it, and is gone locally before it.
+    """
+    local_ms = max((one.local_time_ms for one in found if one.local_time_ms is not None), default=0)
+    if rules.compaction_strategy is CompactionStrategy.OFFSET or not local_ms:
+        return
+    if rules.delete_retention_ms <= local_ms + LOCAL_SLACK_MS:
+        yield (
+            f"Topic {topic}: brokers keep records locally for {duration(local_ms)} and up to an"
+            f" hour, and delete.retention.ms is {duration(rules.delete_retention_ms)}. Once a"
+            " tombstone is gone, a record that came after it with a lower version may still be"
+            " read from there. Set delete.retention.ms above the longest lateness plus"
+            " local.retention.ms plus an hour (docs/strategies.md)."
+        )
 
 
 def partition_preconditions(view: BrokerView) -> tuple[RefusalPart, ...]:

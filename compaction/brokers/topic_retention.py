@@ -21,6 +21,8 @@ from tierfold.compaction.model.rules import DAY_MS, Rules
 
 AS_RETENTION: Final = -2
 FOR_EVER: Final = -1
+LOCAL_SLACK_MS: Final = 3_600_000
+"""How late a broker may drop a local segment: it looks every few minutes, and clocks differ."""
 _MINUTE_MS: Final = 60_000
 _OF_BROKERS: Final[Mapping[str, tuple[tuple[str, int], ...]]] = {
     "retention.ms": (

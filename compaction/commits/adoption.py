@@ -11,7 +11,7 @@ from that. All of it is one commit, which a person asks for.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -198,7 +198,7 @@ def adoption(
     }
     retired = {**noted, **named}
     return Adoption(
-        live=view.segments,
+        live=tuple(_as_named(segment, named) for segment in view.segments),
         retired=tuple(
             sorted(
                 (one for segment_id, one in retired.items() if segment_id not in live),
@@ -209,6 +209,12 @@ def adoption(
         log_start_offset=view.log_start_offset,
         is_published=any(is_own_id(segment_id) for segment_id in brokers.view.segments),
     )
+
+
+def _as_named(segment: Segment, named: Mapping[str, Segment]) -> Segment:
+    """The segment with the run that wrote it, if the row knows it."""
+    known = named.get(segment.segment_id)
+    return segment if known is None else replace(segment, origin=known.origin)
 
 
 def _uncovered(view: PartitionView, brokers: BrokerPartition) -> Refusal | None:

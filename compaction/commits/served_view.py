@@ -60,6 +60,18 @@ def served_view(view: PartitionView, serving: Serving) -> PartitionView | Refusa
     return replace(view, state=row)
 
 
+def detached_view(view: PartitionView, consent: Consent) -> PartitionView:
+    """The view if a person says that no broker serves the tier, as of a copy of a published one.
+
+    `consent`: of the kind `DETACHED`; a row that names a cluster notes it. From then on tombstones
+    and markers go as on any tier that no broker serves, and nothing waits to be published.
+    """
+    row = view.state
+    if row is None or not row.is_served:
+        return view
+    return replace(view, state=replace(row, consents=(*row.consents, consent)))
+
+
 def _agreed(row: PartitionState, kind: ConsentKind, serving: Serving) -> PartitionState:
     if any(consent.kind == kind for consent in row.consents) and kind != ConsentKind.MOVED:
         return row

@@ -20,16 +20,13 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise, zip_longest
-from typing import Final
 
 from tierfold.compaction.brokers.cluster_view import BrokerPartition
 from tierfold.compaction.brokers.events import SegmentState
+from tierfold.compaction.brokers.topic_retention import LOCAL_SLACK_MS
 from tierfold.compaction.model.segment_ids import is_own_id
 from tierfold.compaction.model.segments import PartitionState
 from tierfold.compaction.model.serving import LocalRange
-
-SLACK_MS: Final = 3_600_000
-"""How late a broker may drop a local segment: it looks every few minutes, and clocks differ."""
 
 
 def local_ranges(
@@ -89,17 +86,17 @@ def _ranges(
     for segment, following in zip_longest(row.segments, row.segments[1:]):
         next_ms = -1 if following is None else following.max_timestamp_ms
         newest_ms = max(newest_ms, segment.max_timestamp_ms, next_ms)
-        until_ms = newest_ms + retention_ms + SLACK_MS
+        until_ms = newest_ms + retention_ms + LOCAL_SLACK_MS
         if segment.end_offset <= noted_until:
             # Its last local segment may hold what follows now.
             is_new = following is not None and segment.end_offset == noted_until
             grown_ms = until_ms if is_new else 0
             continue
         if not segment.is_named_by_brokers:
-            until_ms = max(until_ms, at_ms + retention_ms + SLACK_MS)
+            until_ms = max(until_ms, at_ms + retention_ms + LOCAL_SLACK_MS)
         elif segment.segment_id in finished_ms:
             since_ms = max(finished_ms[segment.segment_id], fell_at_ms)
-            until_ms = max(until_ms, since_ms + SLACK_MS)
+            until_ms = max(until_ms, since_ms + LOCAL_SLACK_MS)
         else:
             break
         new.append(LocalRange(end_offset=segment.end_offset, until_ms=until_ms))
@@ -128,5 +125,5 @@ def _held_by(
     for one in ranges:
         while waiting and waiting[0][0] <= one.end_offset:
             _, upload_ms = waiting.popleft()
-            until_ms = max(until_ms, max(upload_ms, not_before_ms) + SLACK_MS)
+            until_ms = max(until_ms, max(upload_ms, not_before_ms) + LOCAL_SLACK_MS)
         yield replace(one, until_ms=max(one.until_ms, until_ms))

@@ -67,10 +67,21 @@ class Deleter:
                 last |= joint.last
         return ended, last
 
-    @property
-    def has_canary(self) -> bool:
-        """Whether consumers' view of a partition is read before something of it is deleted."""
-        return self.run.proof.mode is not CanaryMode.OFF
+    def why_no_canary(self, key: PartitionKey) -> str:
+        """Why consumers' view of the partition is not read before its objects go, a clause.
+
+        Empty: it is read wherever it shows something.
+        """
+        if self.run.proof.mode is CanaryMode.OFF:
+            return "--canary off"
+        view = self.run.context.cluster_view
+        brokers = None if view is None else view.partitions.get(key)
+        if brokers is None or brokers.local_retention_ms is None:
+            return (
+                "no local.retention.ms says when brokers' local copies end, or DescribeConfigs on"
+                " the topic is missing"
+            )
+        return ""
 
     def kept(self, look: Look) -> Publication | None:
         """Why nothing of the partition may be deleted after this look; None: it may.
@@ -80,7 +91,7 @@ class Deleter:
         read nothing is known of that, so it counts the same.
         """
         connection, proof = self.run.cluster.connection, self.run.proof
-        if not self.has_canary:
+        if self.why_no_canary(look.row.key):
             return None
         try:
             with finishing(STAYS):

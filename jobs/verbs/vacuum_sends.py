@@ -32,8 +32,7 @@ if TYPE_CHECKING:  # The client is loaded only where brokers are named.
     from tierfold.jobs.publishing.deleter import Deleter
 
 _NO_CANARY: Final = (
-    "no canary was read before the deletion (--canary off): whether every broker follows is not"
-    " known"
+    "no canary was read before the deletion ({why}): whether every broker follows is not known"
 )
 
 
@@ -70,8 +69,8 @@ class VacuumSends:
                 return partition
             seen = last[key]
             plan = confirmed(partition.deletion, seen.look, seen.deletion)
-            if plan.marked_ids and not self.deleter.has_canary:
-                plan = replace(plan, notes=(*plan.notes, _NO_CANARY))
+            if plan.marked_ids and (why := self.deleter.why_no_canary(key)):
+                plan = replace(plan, notes=(*plan.notes, _NO_CANARY.format(why=why)))
             partition = partition.allowing(plan)
             kept = self.deleter.kept(seen.look) if partition.candidates else None
             return partition if kept is None else _ended(partition, kept, NOTHING_DELETED)

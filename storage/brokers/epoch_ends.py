@@ -34,7 +34,7 @@ from tierfold.storage.clock import elapsed_s
 _BEYOND: Final = 2**62
 """An offset that no log reaches."""
 _MESSAGES: Final = 10_000
-_WAIT_S: Final = 0.05
+_WAIT_S: Final = 0.005
 _PATIENCE_S: Final = 1.0
 """How long the first consumer waits for an answer; if none comes, the next waits twice as long."""
 

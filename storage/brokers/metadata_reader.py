@@ -27,7 +27,7 @@ from tierfold.storage.brokers.facts import partition_offsets
 from tierfold.storage.clock import elapsed_s
 
 CHUNK_RECORDS: Final = 20_000
-_WAIT_S: Final = 0.05
+_WAIT_S: Final = 0.005
 
 _OPTIONS: Final[Mapping[str, Any]] = {
     "group.id": "tierfold",  # librdkafka wants one; it is not joined.
@@ -38,7 +38,7 @@ _OPTIONS: Final[Mapping[str, Any]] = {
     "allow.auto.create.topics": False,
     "enable.partition.eof": True,
     "check.crcs": True,
-    "fetch.wait.max.ms": 100,
+    "fetch.wait.max.ms": 10,  # So long a broker waits before it says that a log ends here.
     "queued.max.messages.kbytes": 8 * 1024,
     # By default it waits a second once these are full.
     "fetch.queue.backoff.ms": 5,

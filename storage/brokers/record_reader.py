@@ -44,7 +44,7 @@ CHUNK_BYTES: Final = 32 * 2**20
 """Or when their keys and values have so many bytes."""
 
 _MESSAGES: Final = 1_000
-_WAIT_S: Final = 0.05
+_WAIT_S: Final = 0.005
 
 _OPTIONS: Final[Mapping[str, Any]] = {
     "group.id": "tierfold",  # librdkafka wants one; it is not joined.
@@ -55,7 +55,7 @@ _OPTIONS: Final[Mapping[str, Any]] = {
     "allow.auto.create.topics": False,
     "enable.partition.eof": True,
     "check.crcs": True,
-    "fetch.wait.max.ms": 100,
+    "fetch.wait.max.ms": 10,
     # What is fetched beyond a window's end is thrown away.
     "queued.min.messages": 10 * _MESSAGES,
     "queued.max.messages.kbytes": 8 * 1024,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AclOperation, AdminClient
 
@@ -19,6 +20,7 @@ def described(kafka: KafkaCluster, server: str) -> str:
         return str(error.args[0].name())
 
 
+@pytest.mark.soak
 def test_a_user_may_do_what_is_granted(kafka: KafkaCluster) -> None:
     kafka.broker(2)
     kafka.create("closed")

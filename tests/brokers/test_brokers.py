@@ -53,6 +53,7 @@ def test_a_topic_is_tiered_and_read_from_the_tier(kafka: KafkaCluster) -> None:
     assert events(kafka) - before == 2 * len(starts)
 
 
+@pytest.mark.soak
 def test_a_tier_is_read_after_a_restart(kafka: KafkaCluster) -> None:
     topic = kafka.create("restarted")
     for value in (b"1", b"2", b"3"):

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.brokers.cluster import KafkaCluster
 from tests.brokers.test_forget_beside_brokers import Swapped
 from tests.brokers.topics import Topic
 from tierfold.compaction.model.segment_ids import mark_of
 from tierfold.storage.catalog.catalog import Catalog
+
+pytestmark = pytest.mark.soak
 
 
 def swapped_topic(kafka: KafkaCluster, folder: Path, name: str) -> tuple[Topic, str]:

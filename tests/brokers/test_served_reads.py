@@ -69,6 +69,7 @@ def untouched(
     )
 
 
+@pytest.mark.soak
 def test_an_untouched_topic_is_served_as_its_own_records(
     kafka: KafkaCluster, kafka_tools: KafkaLab, untouched: Untouched
 ) -> None:
@@ -85,6 +86,7 @@ def test_an_untouched_topic_is_served_as_its_own_records(
     assert scans.count >= 2 * len(Isolation)
 
 
+@pytest.mark.soak
 def test_what_is_not_served_as_expected_is_named(
     kafka: KafkaCluster,
     kafka_tools: KafkaLab,
@@ -249,6 +251,7 @@ def test_starts_are_the_ends_the_tail_borders_middles_and_the_widest_hole() -> N
     assert 9 <= len(starts) <= 13
 
 
+@pytest.mark.soak
 def test_scans_see_what_changes(kafka: KafkaCluster) -> None:
     topic = kafka.create("scanned")
     topic.append([(b"mine-1", b"1"), (b"mine-2", b"1"), (b"other", b"1")])

@@ -181,6 +181,7 @@ def of_deleted(ran: Ran, topic: Topic, again: Topic) -> dict[str, Any]:
     return gone
 
 
+@pytest.mark.soak
 def test_of_a_deleted_topic_goes_what_tierfold_wrote(
     kafka: KafkaCluster, tmp_path: Path
 ) -> None:

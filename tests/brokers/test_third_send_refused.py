@@ -74,6 +74,7 @@ def test_a_copy_of_the_tier_or_another_catalog(kafka: KafkaCluster, tmp_path: Pa
     assert served.is_clean()
 
 
+@pytest.mark.soak
 def test_a_catalog_that_was_set_back(kafka: KafkaCluster, tmp_path: Path) -> None:
     served = due(kafka, tmp_path, "third-set-back")
     backup = shutil.copytree(tmp_path / "catalog", tmp_path / "backup")
@@ -123,6 +124,10 @@ def test_a_right_that_is_missing(kafka: KafkaCluster, tmp_path: Path) -> None:
     with granted(kafka, *asked, WRITE_METADATA, describe):
         ran = served.vacuum_on(kafka.tier, *words)
     assert ran.code == 0, ran
+    # What the topic's settings say was not asked.
+    (note,) = ran.entries[0]["notes"]
+    assert "no canary was read" in note
+    assert "or DescribeConfigs on the topic is missing" in note
     assert served.is_clean()
 
 

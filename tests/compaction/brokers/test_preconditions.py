@@ -38,7 +38,7 @@ from tierfold.compaction.discovery.broker_refusals import (
 from tierfold.compaction.model.errors import MissingRight, UnreadableObject
 from tierfold.compaction.model.refusal_parts import RefusalPart
 from tierfold.compaction.model.rights import Resource, Right
-from tierfold.compaction.model.rules import DAY_MS, Rules
+from tierfold.compaction.model.rules import DAY_MS, CompactionStrategy, Rules
 
 COMPACT = Rules(cleanup_policy=frozenset({"compact"}))
 COMPACT_DELETE = Rules(cleanup_policy=frozenset({"compact", "delete"}))
@@ -147,6 +147,30 @@ def test_a_finite_retention_is_allowed_and_its_consequence_is_said() -> None:
     assert notes({}) == notes({"retention.ms": "7"}, Rules()) == ()
     by_size = {"local.retention.ms": "-1", "local.retention.bytes": "1"}
     assert notes(by_size | {"retention.ms": "7"}) == (*notes(by_size), note)
+
+
+@pytest.mark.parametrize("strategy", CompactionStrategy)
+def test_where_a_late_record_may_outlive_its_tombstone_it_is_said(
+    strategy: CompactionStrategy,
+) -> None:
+    def notes(delete_retention_ms: int, **values: str) -> tuple[str, ...]:
+        rules = replace(
+            COMPACT, compaction_strategy=strategy, delete_retention_ms=delete_retention_ms
+        )
+        named = {name.replace("_", "."): text for name, text in values.items()}
+        return topic_notes(topic(configs(GOOD | named)), cluster(), rules)
+
+    day_ms, hour_ms = str(DAY_MS), DAY_MS // 24
+    assert notes(DAY_MS + hour_ms + 1, local_retention_ms=day_ms) == ()
+    found = notes(DAY_MS + hour_ms, local_retention_ms=day_ms)
+    if strategy is CompactionStrategy.OFFSET:
+        assert found == ()
+    else:
+        (note,) = found
+        assert "locally for 1 d and up to an hour, and delete.retention.ms is 1 d." in note
+    # Then no tombstone goes.
+    by_size = notes(DAY_MS, local_retention_ms="-1", local_retention_bytes="1")
+    assert ["tombstones" in one for one in by_size] == [True]
 
 
 def test_local_retention_is_set_before_retention_in_the_same_command() -> None:

@@ -9,7 +9,7 @@ from tests.compaction.builders import CLUSTER, KEY, a_chain, a_state, a_view
 from tierfold.compaction.commits.invariants import violations
 from tierfold.compaction.commits.row_changes import claimed
 from tierfold.compaction.commits.served_rows import SERVED_INVARIANTS
-from tierfold.compaction.commits.served_view import Serving, served_view
+from tierfold.compaction.commits.served_view import Serving, detached_view, served_view
 from tierfold.compaction.discovery.view import PartitionView, Refusal, state_with_new
 from tierfold.compaction.model.bindings import ServedBy
 from tierfold.compaction.model.segments import PartitionState
@@ -64,6 +64,18 @@ def test_that_readers_begin_again_is_noted_where_tombstones_went() -> None:
     after = row_of(replace(SERVED, has_dropped=True), agreed)
     assert after.consents == (Consent(kind=ConsentKind.DELETED_KEYS, given_at_ms=7, run="mine"),)
     assert row_of(after, replace(agreed, at_ms=8)).consents == after.consents
+
+
+def test_a_row_of_a_tier_that_no_broker_serves_notes_that_once() -> None:
+    consent = Consent(kind=ConsentKind.DETACHED, given_at_ms=7, run="mine")
+    for row in (None, ROW):
+        view = replace(a_view(a_chain(10)), state=row)
+        assert detached_view(view, consent) == view
+    view = detached_view(replace(a_view(a_chain(10)), state=SERVED), consent)
+    assert view.state == replace(SERVED, consents=(consent,))
+    assert view.state is not None
+    assert not view.state.is_served
+    assert detached_view(view, replace(consent, given_at_ms=8)) == view
 
 
 def test_a_row_that_a_person_gave_up_is_not_served_again() -> None:

@@ -12,10 +12,11 @@ from tests.compaction.beside_brokers import brokers_have
 from tests.compaction.broker_events import FINISHED, added, updated, uploaded
 from tests.compaction.builders import CLUSTER, a_chain, a_state, segment_id
 from tierfold.compaction.brokers.cluster_view import BrokerPartition
+from tierfold.compaction.brokers.topic_retention import LOCAL_SLACK_MS
 from tierfold.compaction.model.origins import Compacted
 from tierfold.compaction.model.segments import PartitionState, Segment
 from tierfold.compaction.model.serving import LocalRange
-from tierfold.compaction.planning.local_copies import SLACK_MS, joined_past, local_ranges
+from tierfold.compaction.planning.local_copies import joined_past, local_ranges
 
 AT_MS: Final = 10**9
 HOUR_MS: Final = 3_600_000
@@ -58,7 +59,7 @@ def after_ms(row: PartitionState, found: BrokerPartition | None) -> list[int | N
 
 
 def test_an_upload_stays_as_long_as_the_next_one_and_all_below_it() -> None:
-    assert SLACK_MS == HOUR_MS
+    assert LOCAL_SLACK_MS == HOUR_MS
     assert after_ms(a_row(), brokers()) == [9_000, 9_000, 20_000, 20_000]
 
 

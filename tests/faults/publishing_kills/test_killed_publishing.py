@@ -88,6 +88,7 @@ def impatient(tmp_path: Path) -> Path:
     return config
 
 
+@pytest.mark.soak
 def test_while_brokers_are_away_nothing_is_committed(
     killed: KilledTopic, impatient: Path
 ) -> None:

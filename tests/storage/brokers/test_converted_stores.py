@@ -53,6 +53,7 @@ def test_a_truststore_of_java(kafka: SecuredCluster, tmp_path: Path) -> None:
     connects(kafka, "TLS", {"security.protocol": "SSL", "ssl.ca.location": converted})
 
 
+@pytest.mark.soak
 def test_a_keystore_of_java(kafka: SecuredCluster, tmp_path: Path) -> None:
     source = ("-srckeystore", str(kafka.keys / "client.p12"), "-srcstorepass", PASSWORD)
     own = as_java(tmp_path / "own.jks", "-importkeystore", *source)
