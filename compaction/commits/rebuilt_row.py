@@ -9,14 +9,10 @@ Rule: PUBLISHING 2.1, 2.2, 6.6.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
 
 from tierfold.compaction.commits.commit import NoteRebuilt
 from tierfold.compaction.model.segments import PartitionState
-from tierfold.compaction.model.serving import Consent, ConsentKind, ServingCluster
-
-NO_TOPIC: Final = "A" * 22
-"""Kafka's `Uuid.ZERO_UUID`, which no topic has."""
+from tierfold.compaction.model.serving import NO_TOPIC, Consent, ConsentKind, ServingCluster
 
 
 def with_metadata_of(row: PartitionState | None, found: ServingCluster) -> PartitionState | None:

@@ -18,7 +18,7 @@ from tierfold.compaction.brokers.events import METADATA_TOPIC
 from tierfold.compaction.discovery.view import Refusal, RefusalReason
 from tierfold.compaction.model.bindings import Binding, Detached, ServedBy
 from tierfold.compaction.model.segments import PartitionState
-from tierfold.compaction.model.serving import ServingCluster
+from tierfold.compaction.model.serving import NO_TOPIC, ServingCluster
 from tierfold.compaction.model.tier_service import TierPlace, TierService, fingerprint_text
 
 NAME_BROKERS: Final = "Name its brokers with --bootstrap-server HOST:PORT."
@@ -94,7 +94,7 @@ def identity_of(
         return Refusal(
             reason=RefusalReason.ANOTHER_METADATA_TOPIC,
             detail=f"{of_cluster} has the id {found.metadata_topic_id}, and the catalog noted"
-            f" {noted.metadata_topic_id}: it was deleted and made again",
+            f" {_noted_topic(noted)}",
             remedy=LOST_METADATA,
         )
     if found.metadata_partitions != noted.metadata_partitions:
@@ -114,6 +114,12 @@ def identity_of(
         f" and TIER is {found.place}",
         remedy=COPY_OR_MOVED,
     )
+
+
+def _noted_topic(noted: ServingCluster) -> str:
+    if noted.metadata_topic_id == NO_TOPIC:
+        return "none yet: a `tierfold rebuild` has begun, and has not named all that was lost"
+    return f"{noted.metadata_topic_id}: it was deleted and made again"
 
 
 def settings_refusal(place: TierPlace, of_brokers: TierPlace | None) -> Refusal | None:

@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
+
+NO_TOPIC: Final = "A" * 22
+"""As a metadata topic's id: none is noted yet. Kafka's `Uuid.ZERO_UUID`, which no topic has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

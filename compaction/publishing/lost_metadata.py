@@ -161,8 +161,7 @@ def unnamed(look: Look) -> tuple[SegmentAdded, ...]:
     lacking = (
         added
         for segment_id, added in look.rebuilds.items()
-        if segment_id not in look.view.segments
-        and look.naming.get(segment_id) is not Naming.NAMED
+        if look.naming.get(segment_id) is not Naming.NAMED
     )
     return tuple(sorted(lacking, key=lambda one: (one.start_offset, one.segment_id)))
 

@@ -159,7 +159,12 @@ def test_killed_before_all_is_named(lossy: KafkaCluster, tmp_path: Path) -> None
                 partition.assert_refused(verb)
             forget = tierfold(lossy, "forget", lossy.tier, "killed-0", "--json")
             assert [one["code"] for one in forget.entries[0]["refusals"]] == ["metadata_lost"]
-    assert partition.rebuild(*again)["outcome"] == "published"
+        assert partition.rebuild(*again)["outcome"] == "published"
+        # Lost once more: a consumer reads before the decision, and before each of the two batches.
+        truncate(lossy)
+        run = server.started(tmp_path / "third", *rebuild)
+        assert run.ended().code == 0
+        assert Instant("probe", 3, is_after=True) in run.passed
     restart(lossy)
     partition.assert_served()
     assert partition.verb("status").entries[0]["outcome"] == "ok"

@@ -107,6 +107,14 @@ def test_it_names_the_segments_and_both_ways_out() -> None:
     assert perhaps_named(facts_beside(None, [], []), refused, None) is None
 
 
+def test_what_brokers_have_begun_is_no_loss() -> None:
+    """It stays started for ever where the upload died (KAFKA-17062)."""
+    facts = facts_beside(None, [upload(20, 29)], uploaded("20-29", 20, 29)[:1])
+    assert facts.brokers is not None
+    assert [one.listed.is_complete for one in facts.left_alone] == [True]
+    assert perhaps_named(facts, replace(facts.brokers, metadata_start=14), None) is None
+
+
 def test_an_upload_that_only_an_update_names_was_never_named() -> None:
     cut_off = [*EVENTS, uploaded("10-19", 10, 19)[1]]
     refusal = refusal_beside(None, [upload(0, 9), upload(10, 19)], cut_off)
