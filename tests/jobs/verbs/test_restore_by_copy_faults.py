@@ -41,7 +41,11 @@ tier = copied(compacted_once)
 
 @pytest.fixture(autouse=True)
 def _in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One thread makes all calls, so that each has the same number in every run."""
+    """One thread makes all calls, so that each has the same number in every run.
+
+    An answer that was lost is looked for once, without a wait.
+    """
+    monkeypatch.setattr("tierfold.jobs.pipeline.held_partitions.READ_BACK_AFTER_MS", (0,))
     monkeypatch.setattr(segment_copies, "COPIERS", 1)
     monkeypatch.setattr(restore_check, "CHECKERS", 1)
 
