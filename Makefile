@@ -107,7 +107,7 @@ soak: jdk $(TESTING) $(AIRFLOW)/.tierfold-airflow ## search for bugs all night (
 		$(BIN)/python -m pytest -q tests/oracle/test_second_rounds.py
 	@TIERFOLD_ORACLE_VERSIONS=all TIERFOLD_LEADER_SEEDS=0:40,1000:1010 \
 		$(BIN)/python -m pytest -q tests/oracle/test_leaders_fuzz.py
-	@TIERFOLD_SPARED_SEEDS=0:20 \
+	@TIERFOLD_BROKER_VERSIONS=all TIERFOLD_SPARED_SEEDS=0:20 \
 		$(BIN)/python -m pytest -q tests/jobs/pipeline/test_spared_bytes.py -k bound
 	@TIERFOLD_METADATA_SEEDS=0:10000 $(BIN)/python -m pytest -q tests/oracle/test_same_metadata.py
 	@TIERFOLD_ORACLE_VERSIONS=all TIERFOLD_MID_LOG_SEEDS=100:160 \
