@@ -116,6 +116,7 @@ soak: jdk $(TESTING) $(AIRFLOW)/.tierfold-airflow ## search for bugs all night (
 	@TIERFOLD_BROKER_VERSIONS=all $(BIN)/python -m pytest -q tests/brokers/test_broker_versions.py
 	@TIERFOLD_BROKER_VERSIONS=all $(BIN)/python -m pytest -q -m soak tests
 	@$(BIN)/python -m tests.brokers.served_soak.served_soak_run
+	@$(BIN)/python -m tests.brokers.served_verbs.served_verbs_run --steps $(STEPS) --seed $(SEED)
 	@$(BIN)/python -m tests.faults.kills.killed_run --kills $(KILLS) --seed $(SEED)
 	@$(BIN)/python -m tests.faults.kills.killed_run --kills $(KILLS) --seed $(SEED) --place s3
 	@$(PUBLISH_KILLS).killed_publishing --every KILL --partitions 2
