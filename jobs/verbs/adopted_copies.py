@@ -13,7 +13,6 @@ from typing import Final
 from tierfold.compaction.commits.adoption import Adoption, give_up_below
 from tierfold.compaction.commits.published_restore import refused_by_batches
 from tierfold.compaction.commits.restore import RestorePlan, unpublished_restore
-from tierfold.compaction.discovery.listing import corrupted_parts
 from tierfold.compaction.discovery.view import Refusal, RefusalReason, first_few
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.segments import PartitionState, Segment
@@ -49,8 +48,6 @@ def refused_copies(
         if too_large is not None:
             above = max(segment.next_offset for segment in taken.back)
             return replace(too_large, remedy=give_up_below(above))
-        if corruptions := corrupted_parts(taken.back, known.listed, kind="segment"):
-            return _corrupt(corruptions)
         why = lack_of_space(context, taken.back, known.listed)
     except TierfoldError as error:
         return refusal_of(error, str(known.key))
@@ -81,7 +78,11 @@ def unreadable_copies(context: RunContext, row: PartitionState, taken: Adoption)
     """
     with context.seconds.timed(TimedStage.CHECK):
         corruptions = corruptions_in(context, row.key, restore_of(row, taken))
-    return _corrupt(corruptions) if corruptions else None
+    if not corruptions:
+        return None
+    return Refusal(
+        reason=RefusalReason.DATA_GONE, detail=first_few(corruptions), remedy=_COPY_BACK
+    )
 
 
 def live_with_copies(
@@ -101,8 +102,3 @@ def live_with_copies(
     }
     return tuple(instead.get(one.segment_id, one) for one in taken.live), copies
 
-
-def _corrupt(corruptions: tuple[str, ...]) -> Refusal:
-    return Refusal(
-        reason=RefusalReason.DATA_GONE, detail=first_few(corruptions), remedy=_COPY_BACK
-    )

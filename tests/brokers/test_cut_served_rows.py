@@ -7,10 +7,15 @@ from typing import Any, Final
 
 import pytest
 
+from tests.brokers.altered_settings import alter
 from tests.brokers.cluster import KafkaCluster
 from tests.brokers.cut_logs import CUT_AT, NEW_END, TAIL_END, CutLog, cut_log
+from tests.brokers.test_small_batches import BATCH_BYTES
 from tests.brokers.test_status_of_brokers import tierfold
-from tests.brokers.test_third_send import PUBLISH, Published
+from tests.brokers.test_third_send import PUBLISH, Published, scripted_sends
+from tests.brokers.topics import METADATA_TOPIC
+from tests.storage.call_scripts import Killed, killed
+from tierfold.storage.tiers.local_store import LocalStore
 
 pytestmark = pytest.mark.usefixtures("own_note")
 
@@ -33,6 +38,25 @@ class Cut(Published):
         log.upload()
         self.topic = log.topic
 
+    def is_refused_unless_copies_can_be_made(self) -> None:
+        """For lack of space, if one batch cannot hold the events, and if an object is corrupt."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(LocalStore, "free_bytes", lambda _: 1)
+            assert "Free space" in self.forget("--dry-run", *PUBLISH)["reason"]
+        alter(self.kafka, METADATA_TOPIC, {"max.message.bytes": str(BATCH_BYTES)})
+        try:
+            reason = self.forget("--dry-run", *PUBLISH)["reason"]
+        finally:
+            alter(self.kafka, METADATA_TOPIC, {"max.message.bytes": None})
+        assert "one batch holds" in reason
+        assert f"Give up all records up to offset {CUT_AT - 1}" in reason
+        first_id = self.row.retired[0].segment.segment_id
+        (log,) = self.topic.folder().glob(f"*{first_id}.log")
+        content = log.read_bytes()
+        log.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+        assert "Copy its objects back" in self.forget(*PUBLISH)["reason"]
+        log.write_bytes(content)
+
     def before_the_cut(self) -> dict[int, bytes | None]:
         return {one.offset: one.value for one in self.topic.read() if one.offset < CUT_AT}
 
@@ -53,13 +77,19 @@ def test_what_passes_dropped_for_records_that_were_cut_off_comes_back(
             assert "publishing to them is not on" in entry["reason"], entry
         dry = served.forget("--dry-run", *PUBLISH)
         assert dry["outcome"] == "planned", dry
-        done = served.forget(*PUBLISH)
+        assert [one["start_offset"] for one in dry["adopted"]["back"]] == [0, 10, 20]
+        row = served.row
+        served.is_refused_unless_copies_can_be_made()
+        with pytest.raises(Killed), scripted_sends(killed("copy 2")):
+            served.forget(*PUBLISH)
+        assert served.row.named_ids == row.named_ids
+        done = served.forget(*PUBLISH, "--if-held", "take-over")
         assert (done["outcome"], done["publishing"]) == ("forgotten", "published"), done
         kafka.wait(lambda: served.before_the_cut() == original, "the log before the cut")
         assert [one.offset for one in served.topic.read()] == [*range(NEW_END + 1)]
         values = served.values()
         served.publish()
         assert served.values() == values
-        assert served.clean("--publish", hours=3).code == 0
+        assert served.clean("--publish", hours=30).code == 0  # With what was killed.
         assert served.is_clean()
         assert served.values() == values
