@@ -107,7 +107,7 @@ soak: jdk $(TESTING) $(AIRFLOW)/.tierfold-airflow ## search for bugs all night (
 		$(BIN)/python -m pytest -q tests/oracle/test_second_rounds.py
 	@TIERFOLD_ORACLE_VERSIONS=all TIERFOLD_LEADER_SEEDS=0:40,1000:1010 \
 		$(BIN)/python -m pytest -q tests/oracle/test_leaders_fuzz.py
-	@TIERFOLD_SPARED_SEEDS=0:20 \
+	@TIERFOLD_BROKER_VERSIONS=all TIERFOLD_SPARED_SEEDS=0:20 \
 		$(BIN)/python -m pytest -q tests/jobs/pipeline/test_spared_bytes.py -k bound
 	@TIERFOLD_METADATA_SEEDS=0:10000 $(BIN)/python -m pytest -q tests/oracle/test_same_metadata.py
 	@TIERFOLD_ORACLE_VERSIONS=all TIERFOLD_MID_LOG_SEEDS=100:160 \
@@ -116,6 +116,7 @@ soak: jdk $(TESTING) $(AIRFLOW)/.tierfold-airflow ## search for bugs all night (
 	@TIERFOLD_BROKER_VERSIONS=all $(BIN)/python -m pytest -q tests/brokers/test_broker_versions.py
 	@TIERFOLD_BROKER_VERSIONS=all $(BIN)/python -m pytest -q -m soak tests
 	@$(BIN)/python -m tests.brokers.served_soak.served_soak_run
+	@$(BIN)/python -m tests.brokers.served_verbs.served_verbs_run --steps $(STEPS) --seed $(SEED)
 	@$(BIN)/python -m tests.faults.kills.killed_run --kills $(KILLS) --seed $(SEED)
 	@$(BIN)/python -m tests.faults.kills.killed_run --kills $(KILLS) --seed $(SEED) --place s3
 	@$(PUBLISH_KILLS).killed_publishing --every KILL --partitions 2

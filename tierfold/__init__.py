@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tierfold.jobs.api.failures import PartitionFailed, RunFenced
     from tierfold.jobs.api.frames import read, register
     from tierfold.jobs.api.reading import explain, history, plan, status
+    from tierfold.jobs.api.rebuilding import rebuild
     from tierfold.jobs.api.segment import read_segment
     from tierfold.jobs.api.verifying import verify
     from tierfold.jobs.context.byte_progress import Progress
@@ -47,6 +48,7 @@ __all__ = [
     "plan",
     "read",
     "read_segment",
+    "rebuild",
     "register",
     "restore",
     "status",
@@ -58,6 +60,7 @@ _MODULES = {
     "tierfold.compaction.model.errors": "BadSettings CorruptLog TierfoldError UnreadableObject",
     "tierfold.jobs.api.changing": "compact forget restore vacuum",
     "tierfold.jobs.api.failures": "PartitionFailed RunFenced",
+    "tierfold.jobs.api.rebuilding": "rebuild",
     "tierfold.jobs.api.frames": "read register",
     "tierfold.jobs.api.reading": "explain history plan status",
     "tierfold.jobs.api.segment": "read_segment",

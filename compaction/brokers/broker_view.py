@@ -86,7 +86,7 @@ class ReadOnly:
 
 
 class Naming(StrEnum):
-    """Whether the metadata topic has named a segment."""
+    """Whether the metadata topic has named a segment: an update without its start does not."""
 
     NAMED = "named"
     NEVER_NAMED = "never named"

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from tierfold.compaction.brokers.cluster_configs import Configs
 from tierfold.compaction.model.errors import MissingRight, UnreadableObject
-from tierfold.compaction.model.rights import Right
+from tierfold.compaction.model.rights import Resource, Right
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +20,8 @@ class TopicFacts:
     topic_id: str
     """22 characters of url-safe base64, as Kafka prints a `Uuid`."""
     partitions: int
+    lacks_read: bool = False
+    """Whether brokers say that the user may not consume it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,3 +95,12 @@ class TopicSetup:
         """The rights without which brokers do not say all of it."""
         errors = (one for one in (self.facts, self.configs) if isinstance(one, MissingRight))
         return tuple(right for error in errors for right in error.rights)
+
+    @property
+    def missing_to_consume(self) -> tuple[Right, ...]:
+        """The same, and Read, which includes Describe."""
+        is_denied = isinstance(self.facts, TopicFacts) and self.facts.lacks_read
+        if not (is_denied or isinstance(self.facts, MissingRight)):
+            return self.missing_rights
+        read = Right(operation="Read", resource=Resource.TOPIC, name=self.name)
+        return (read, *(one for one in self.missing_rights if one.operation != "Describe"))

@@ -35,6 +35,9 @@ class BrokerPartition:
     local_retention_ms: int | None = None
     """How long brokers keep local copies, by time alone: the longest of all; None: for ever, or it
     is not known."""
+    metadata_start: int = 0
+    """The first offset of the metadata partition that holds its events; above 0, earlier ones are
+    lost."""
 
     @property
     def known_offsets(self) -> PartitionOffsets | None:

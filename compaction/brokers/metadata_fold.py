@@ -181,6 +181,8 @@ class _NamedPartition:
         self.last_offset, self.last_timestamp_ms = record.offset, record.timestamp_ms
         taken = self.fold.apply(event, record.timestamp_ms)
         segment_id = event.segment_id
+        if taken is Taken.DROPPED and segment_id not in self.fold.segments:
+            return taken  # Its start is lost, so brokers do not have it; or it is gone, as noted.
         if segment_id in self.asked:
             self.asked[segment_id] = Naming.NAMED
         elif segment_id not in self.fold.segments:

@@ -26,7 +26,7 @@ def lacking(rights: Iterable[Right], server: str) -> MissingRight:
         f"the right {named} is missing" if is_one else f"these rights are missing: {named}",
         where=f"broker {server}",
         remedy=f"Grant {'it' if is_one else 'them'} with {commands}, where NAME is the user that"
-        " the brokers know tierfold by.",
+        " the brokers know tierfold by, and with an administrator's --command-config.",
         rights=distinct,
     )
 

@@ -144,8 +144,9 @@ def topic_preconditions(
     remedy = f"Set it with `{alter_topic(setup.server, topic.name, changes)}`."
     if "local.retention.ms" in changes:
         remedy += (
-            " Another finite local.retention.ms will do; without one, brokers keep local data for"
-            " ever."
+            " Another finite local.retention.ms will do, and a shorter one is better: consumers see"
+            " what is compacted once brokers' local copies are gone. Without one, brokers keep them"
+            " for ever."
         )
     if "remote.log.copy.disable" in changes:
         remedy += " It turns copying to the tier on again: without it, Kafka takes no such value."

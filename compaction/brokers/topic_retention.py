@@ -135,6 +135,19 @@ def mending(topic: Configs, brokers: Mapping[int, Configs], rules: Rules) -> dic
     return changes
 
 
+def is_copying(topic: Configs) -> bool:
+    """Whether brokers copy the topic to the tier."""
+    return is_tiered(topic) and _text(topic, "remote.log.copy.disable") != "true"
+
+
+def stopping_copies(topic: Configs) -> dict[str, str]:
+    """The settings that stop the copying of a topic, as Kafka takes them: local data then stay."""
+    changes = {"remote.log.copy.disable": "true", "local.retention.ms": str(AS_RETENTION)}
+    if number_in(topic, "local.retention.bytes") not in {None, AS_RETENTION}:
+        changes["local.retention.bytes"] = str(AS_RETENTION)
+    return changes
+
+
 def is_tiered(topic: Configs) -> bool:
     """Whether brokers keep the topic in the tier."""
     return _text(topic, "remote.storage.enable") == "true"

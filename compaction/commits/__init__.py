@@ -11,6 +11,7 @@
     holders        who is at work on a partition: claim it, skip it or wait
     invariants     what must hold between a row and the row that replaces it
     served_rows    what must also hold for brokers that serve the partition
+    rebuilt_row    the row of a partition whose lost metadata is named again
     served_view    the row that a claim writes of a partition which is published
     moved_tier     what a row notes of a tier that stands elsewhere
     history        what happened to a partition, one entry per claim and commit

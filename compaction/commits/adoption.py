@@ -12,7 +12,7 @@ come back as copies (`undone_passes`). All of it is one commit, which a person a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -201,7 +201,7 @@ def adoption(
     }
     retired = {**noted, **named}
     return Adoption(
-        live=view.segments,
+        live=tuple(_as_named(segment, named) for segment in view.segments),
         back=back,
         retired=tuple(
             sorted(
@@ -234,6 +234,12 @@ def _retired_by(row: PartitionState, live: Collection[str]) -> Refusal | None:
             remedy="Complete what the catalog began: a retired segment is never live again.",
         )
     return None
+
+
+def _as_named(segment: Segment, named: Mapping[str, Segment]) -> Segment:
+    """The segment with the run that wrote it, if the row knows it."""
+    known = named.get(segment.segment_id)
+    return segment if known is None else replace(segment, origin=known.origin)
 
 
 def _uncovered(

@@ -25,6 +25,7 @@ class WritingVerb(StrEnum):
     VACUUM = "vacuum"
     RESTORE = "restore"
     FORGET = "forget"
+    REBUILD = "rebuild"
 
 
 class ClockReason(StrEnum):

@@ -168,6 +168,16 @@ class MoveTier:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NoteRebuilt:
+    """Record that a metadata topic which was lost names again what is in the tier."""
+
+    cluster: ServingCluster
+    """With the topic as it is now."""
+    consent: Consent
+    """Of the kind `REBUILT`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseClaim:
     """Release the claim of `run`; the epoch stays."""
 
@@ -266,6 +276,7 @@ Update: TypeAlias = (
     | NoteLocalRanges
     | NoteConsent
     | MoveTier
+    | NoteRebuilt
     | ReleaseClaim
     | MoveLogStart
     | StartDeletion

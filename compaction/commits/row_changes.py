@@ -26,6 +26,7 @@ from tierfold.compaction.commits.commit import (
     NoteLocalRanges,
     NotePass,
     NotePublished,
+    NoteRebuilt,
     NoteRetired,
     NoteSpared,
     NoteStrategy,
@@ -93,9 +94,8 @@ def _updated(state: PartitionState, update: Update) -> PartitionState:
             return replace(state, local_ranges=ranges, local_retention_ms=retention_ms)
         case NoteConsent(consent=consent):
             return replace(state, consents=(*state.consents, consent))
-        case MoveTier(place=place, consent=consent):
-            clusters = tuple(replace(cluster, place=place) for cluster in state.served_by)
-            return replace(state, served_by=clusters, consents=(*state.consents, consent))
+        case MoveTier() | NoteRebuilt():
+            return _with_cluster(state, update)
         case ReleaseClaim(run=run):
             return replace(state, owner_run="") if state.owner_run == run else state
         case MoveLogStart(offset=offset):
@@ -114,6 +114,14 @@ def _updated(state: PartitionState, update: Update) -> PartitionState:
             return _adopted(state, update)
         case _:
             assert_never(update)
+
+
+def _with_cluster(state: PartitionState, update: MoveTier | NoteRebuilt) -> PartitionState:
+    if isinstance(update, MoveTier):
+        clusters = tuple(replace(one, place=update.place) for one in state.served_by)
+    else:
+        clusters = (update.cluster,)
+    return replace(state, served_by=clusters, consents=(*state.consents, update.consent))
 
 
 def _with_pass(state: PartitionState, update: NotePass) -> PartitionState:

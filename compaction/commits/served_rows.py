@@ -19,14 +19,20 @@ from tierfold.compaction.model.serving import ConsentKind
 def the_cluster_stays(before: PartitionState, after: PartitionState) -> str:
     """A row names at most one cluster, and keeps it: its brokers know the row's segments.
 
-    Only its place may change, in a commit that notes a person's consent to that.
+    Only its place or its metadata topic may change, in a commit that notes a person's consent.
     """
     if len(after.served_by) > 1:
         return f"{len(after.served_by)} clusters"
     expected = before.served_by
-    given = after.consents[len(before.consents) :]
-    if after.cluster is not None and any(consent.kind == ConsentKind.MOVED for consent in given):
-        expected = tuple(replace(cluster, place=after.cluster.place) for cluster in expected)
+    given = {consent.kind for consent in after.consents[len(before.consents) :]}
+    now = after.cluster
+    if now is not None and ConsentKind.MOVED in given:
+        expected = tuple(replace(cluster, place=now.place) for cluster in expected)
+    if now is not None and ConsentKind.REBUILT in given:
+        expected = tuple(
+            replace(now, cluster_id=cluster.cluster_id, place=cluster.place)
+            for cluster in expected
+        )
     if before.served_by and after.served_by != expected:
         return f"{before.served_by} became {after.served_by}"
     return ""

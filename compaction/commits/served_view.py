@@ -49,13 +49,27 @@ def served_view(view: PartitionView, serving: Serving) -> PartitionView | Refusa
     if row.served_by and not row.is_served:
         return _GIVEN_UP
     if not row.served_by:
-        row = replace(row, served_by=(serving.binding.cluster,))
+        start = 0 if view.brokers is None else view.brokers.metadata_start
+        cluster = replace(serving.binding.cluster, metadata_start=start)
+        row = replace(row, served_by=(cluster,))
     elif place := place_to_note(row, serving.binding):
         clusters = tuple(replace(cluster, place=place) for cluster in row.served_by)
         row = _agreed(replace(row, served_by=clusters), ConsentKind.MOVED, serving)
     if serving.readers_begin_again and row.has_dropped:
         row = _agreed(row, ConsentKind.DELETED_KEYS, serving)
     return replace(view, state=row)
+
+
+def detached_view(view: PartitionView, consent: Consent) -> PartitionView:
+    """The view if a person says that no broker serves the tier, as of a copy of a published one.
+
+    `consent`: of the kind `DETACHED`; a row that names a cluster notes it. From then on tombstones
+    and markers go as on any tier that no broker serves, and nothing waits to be published.
+    """
+    row = view.state
+    if row is None or not row.is_served:
+        return view
+    return replace(view, state=replace(row, consents=(*row.consents, consent)))
 
 
 def _agreed(row: PartitionState, kind: ConsentKind, serving: Serving) -> PartitionState:

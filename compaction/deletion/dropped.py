@@ -6,7 +6,9 @@
     started        it stays: a started segment may be finished at any time
     finished       it stays: consumers read it
 
-What brokers uploaded and left behind is reported, and is theirs to delete.
+What was retired before lost metadata were named again stays while it has objects: whether brokers
+read it the topic says only if they list it. What brokers uploaded and left behind is reported, and
+is theirs to delete.
 
 Rule: PUBLISHING 1.3, 6.1.
 """
@@ -62,6 +64,8 @@ def dropped_by_brokers(
     present = {segment.segment_id for segment in view.retired}
     for entry in view.state.retired:
         name, is_ours = entry.segment.segment_id, not entry.segment.is_named_by_brokers
+        if name in present and not view.state.knows_names_of(entry, view.brokers.log_start):
+            continue
         match phase_of(name, view.brokers):
             case Phase.NEVER_NAMED if is_ours:
                 never.add(name)

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Final, TypeVar
 
 from tierfold.compaction.discovery.listing import IncompleteUpload, ListedSegment
+from tierfold.compaction.discovery.metadata_loss import is_known_since
 from tierfold.compaction.discovery.phases import Phase, phase_of
 from tierfold.compaction.discovery.view import PartitionView
 from tierfold.compaction.model.bindings import Binding, Detached, ServedBy
@@ -36,7 +37,8 @@ def deletable_orphans(view: PartitionView, binding: Binding) -> tuple[ListedSegm
     """The orphans that may go.
 
     Where a cluster serves the tier, its brokers must never have had the orphan: the run that
-    wrote it may have given it to them before it died.
+    wrote it may have given it to them before it died. A metadata topic that was lost says so only
+    of what was written after it was named again.
     """
     match binding:
         case Detached():
@@ -48,6 +50,7 @@ def deletable_orphans(view: PartitionView, binding: Binding) -> tuple[ListedSegm
                 for orphan in _made_by(view.orphans, view, _OURS)
                 if brokers is not None
                 and phase_of(orphan.segment_id, brokers) is Phase.NEVER_NAMED
+                and is_known_since(view.state, brokers.metadata_start, orphan.modified_ms)
             )
         case _:
             return _made_by(view.orphans, view, _OURS)

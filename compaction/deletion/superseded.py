@@ -71,9 +71,8 @@ class SupersededBytes:
             )
         if self.removal is Removal.PUBLISHED:
             return (
-                f"{what}: brokers serve their range from them until the new segments are published;"
-                f" they go a grace period ({duration(GRACE_MS)}) after brokers list them,"
-                f" {_EARLIER}"
+                f"{what} until `compact --publish` has let brokers list them for deletion; they go"
+                f" a grace period ({duration(GRACE_MS)}) after brokers list them, {_EARLIER}"
             )
         if self.removal is Removal.LISTED:
             return (

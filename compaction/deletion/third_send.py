@@ -14,6 +14,8 @@ from dataclasses import replace
 
 from tierfold.compaction.deletion.deletion_plan import DeletionPlan
 from tierfold.compaction.deletion.dropped import dropped_in
+from tierfold.compaction.discovery.listing import ListedSegment
+from tierfold.compaction.discovery.metadata_loss import is_known_since
 from tierfold.compaction.publishing.look import Look
 from tierfold.compaction.publishing.steps import Delete, Deletion, Done, Refused, Step, Wait
 
@@ -47,10 +49,18 @@ def confirmed(plan: DeletionPlan, look: Look, deletion: Deletion) -> DeletionPla
         plan,
         starting=tuple(one for one in plan.starting if one.segment.segment_id in may_go),
         going=tuple(one for one in plan.going if one.segment.segment_id in may_go),
-        orphans=tuple(one for one in plan.orphans if not look.was_named(one.segment_id)),
+        orphans=tuple(one for one in plan.orphans if _was_never_given(look, one)),
         dropped=dropped,
         listed_again=(),
     )
+
+
+def _was_never_given(look: Look, orphan: ListedSegment) -> bool:
+    """Whether no run can have given the orphan to brokers."""
+    cluster = look.row.cluster
+    start = 0 if cluster is None else cluster.metadata_start
+    is_known = is_known_since(look.row, start, orphan.modified_ms)
+    return is_known and not look.was_named(orphan.segment_id)
 
 
 def read_back(plan: DeletionPlan, look: Look) -> DeletionPlan:

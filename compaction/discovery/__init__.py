@@ -9,6 +9,7 @@
     overlaps           uploads that share offsets: which are used, and from which offset on
     phases             what brokers have of a segment that no row names
     lost_replacements  what runs deleted, brokers read again, and others have
+    metadata_loss      what a metadata topic that has lost records no longer says
     facts              what is read of a partition before a decision
     refusals           why it is refused for its listing, its leader epochs, or a gap
     refused_by_brokers why it is refused for what brokers have of it

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
 
 from tierfold.compaction.brokers.broker_versions import KafkaVersion
+from tierfold.compaction.brokers.cluster_facts import ClusterSetup
 from tierfold.compaction.brokers.cluster_view import BrokerPartition, ClusterView
 from tierfold.compaction.brokers.missing_rights import lacking
 from tierfold.compaction.brokers.preconditions import (
@@ -15,8 +18,21 @@ from tierfold.compaction.brokers.preconditions import (
 )
 from tierfold.compaction.discovery.view import Refusal, RefusalReason
 from tierfold.compaction.model.refusal_parts import RefusalPart
+from tierfold.compaction.model.rights import Right
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionKey
+
+WITHOUT_CANARY: Final = "Or publish with --canary off, which needs no Read and proves less."
+
+
+def cluster_refusal(
+    setup: ClusterSetup, *, declared: KafkaVersion | None, grace_ms: int
+) -> Refusal | None:
+    """The refusal for how the cluster is set up, whatever its topics are; None: it may be sent to.
+
+    The arguments are as of `cluster_preconditions`.
+    """
+    return _refusal_of(cluster_preconditions(setup, declared=declared, grace_ms=grace_ms))
 
 
 def metadata_refusal(brokers: BrokerPartition | None) -> Refusal | None:
@@ -27,20 +43,36 @@ def metadata_refusal(brokers: BrokerPartition | None) -> Refusal | None:
     return None if brokers is None else _refusal_of(partition_preconditions(brokers.view))
 
 
-def rights_refusals(look: ClusterView, rules: Mapping[str, Rules]) -> dict[str, Refusal]:
+def rights_refusals(
+    look: ClusterView,
+    rules: Mapping[str, Rules],
+    *,
+    publishes: bool = False,
+    consumes: bool = False,
+) -> dict[str, Refusal]:
     """By topic to be compacted, the refusal for rights that are missing, the same for all of them.
 
     It comes before the comparison with what brokers have, which they do not say without rights.
-    `rules`: by topic.
+    `rules`: by topic. `publishes`: whether the run does, so that Write on the metadata topic is
+    needed as well; `consumes`: whether it then reads canaries, so that Read on the topics is.
     """
-    compacted = [name for name, found in rules.items() if found.is_compacted]
-    asked = (look.topics[name] for name in compacted if name in look.topics)
-    denied = [one for one in asked if one.missing_rights]
-    if not denied:
+    missing: dict[str, tuple[Right, ...]] = {}
+    for name, found in rules.items():
+        if not found.is_compacted or name not in look.topics:
+            continue
+        setup, is_published = look.topics[name], publishes and found.publish
+        is_read = is_published and consumes
+        missing[name] = setup.missing_to_consume if is_read else setup.missing_rights
+        denied = look.setup.lacks_write if is_published and setup.facts is not None else None
+        missing[name] += () if denied is None else denied.rights
+    rights = [right for own in missing.values() for right in own]
+    if not rights:
         return {}
-    error = lacking((right for one in denied for right in one.missing_rights), look.setup.server)
-    refusal = _refusal_of([unanswered(error)])
-    return {one.name: refusal for one in denied if refusal is not None}
+    part = unanswered(lacking(rights, look.setup.server))
+    if any(right.operation == "Read" for right in rights):
+        part = replace(part, remedy=f"{part.remedy} {WITHOUT_CANARY}")
+    refusal = _refusal_of([part])
+    return {name: refusal for name, own in missing.items() if own and refusal is not None}
 
 
 def setup_refusals(

@@ -78,6 +78,9 @@ def draft_of(facts: PartitionFacts) -> PartitionDraft | Refusal:
     else:
         reached = max(row.next_offset - 1, -1 if facts.live_end is None else facts.live_end)
         complete = [s for s in complete if max(s.start_offset, s.end_offset) > reached]
+        if not live:
+            # The log start may lie in a batch, where no segment can be cut.
+            reached = min([reached, *(s.start_offset - 1 for s in complete)])
     chain = chain_of(reached, complete, facts.holes(history), live[-1] if live else None)
     if row is None and (refusal := refused_without_row(facts, history, chain)) is not None:
         return refusal

@@ -18,7 +18,7 @@ from tierfold.compaction.brokers.events import METADATA_TOPIC
 from tierfold.compaction.discovery.view import Refusal, RefusalReason
 from tierfold.compaction.model.bindings import Binding, Detached, ServedBy
 from tierfold.compaction.model.segments import PartitionState
-from tierfold.compaction.model.serving import ServingCluster
+from tierfold.compaction.model.serving import NO_TOPIC, ServingCluster
 from tierfold.compaction.model.tier_service import TierPlace, TierService, fingerprint_text
 
 NAME_BROKERS: Final = "Name its brokers with --bootstrap-server HOST:PORT."
@@ -30,10 +30,12 @@ COPY_OR_MOVED: Final = (
     " mounted elsewhere, name its brokers with --bootstrap-server and set tier.binding=moved:"
     " `tierfold vacuum` then notes the new place, and deletes nothing before."
 )
-_LOST_METADATA: Final = (
-    "Do not restart a broker: what a running broker remembers, a restarted one does not"
-    ' (docs/kafka.md, "If brokers\' metadata are lost").'
+REMEMBERED: Final = (
+    "what a running broker remembers, a restarted one does not. `tierfold rebuild TIER`, with the"
+    " same brokers, shows what is lost and what can be done, and changes nothing without --publish"
+    ' (docs/kafka.md, "The metadata topic was lost")'
 )
+LOST_METADATA: Final = f"Do not restart a broker: {REMEMBERED}."
 
 
 class Identity(StrEnum):
@@ -92,15 +94,15 @@ def identity_of(
         return Refusal(
             reason=RefusalReason.ANOTHER_METADATA_TOPIC,
             detail=f"{of_cluster} has the id {found.metadata_topic_id}, and the catalog noted"
-            f" {noted.metadata_topic_id}: it was deleted and made again",
-            remedy=_LOST_METADATA,
+            f" {_noted_topic(noted)}",
+            remedy=LOST_METADATA,
         )
     if found.metadata_partitions != noted.metadata_partitions:
         return Refusal(
             reason=RefusalReason.METADATA_PARTITIONS,
             detail=f"{of_cluster} has {found.metadata_partitions} partitions, and the catalog"
             f" noted {noted.metadata_partitions}: events of one partition may now be in two",
-            remedy=_LOST_METADATA,
+            remedy=LOST_METADATA,
         )
     if found.place == noted.place:
         return Identity.SAME
@@ -112,6 +114,12 @@ def identity_of(
         f" and TIER is {found.place}",
         remedy=COPY_OR_MOVED,
     )
+
+
+def _noted_topic(noted: ServingCluster) -> str:
+    if noted.metadata_topic_id == NO_TOPIC:
+        return "none yet: a `tierfold rebuild` has begun, and has not named all that was lost"
+    return f"{noted.metadata_topic_id}: it was deleted and made again"
 
 
 def settings_refusal(place: TierPlace, of_brokers: TierPlace | None) -> Refusal | None:

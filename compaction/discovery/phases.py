@@ -183,13 +183,15 @@ def phase_notes(left_alone: Iterable[UnnamedSegment]) -> Iterator[str]:
         if unnamed.is_anothers:
             yield f"{unnamed.listed} is kept, not read: {unnamed.ownership.why}"
             continue
-        what = _OURS if unnamed.is_ours else _NOTES[unnamed.phase]
+        what = _OURS if unnamed.is_ours else f"{_NOTES[unnamed.phase]}: kept, not read"
         kinds[what] = kinds.get(what, 0) + 1
     for what, count in kinds.items():
-        yield f"{counted(count, 'segment')} {what}: kept, not read"
+        yield f"{counted(count, 'segment')} {what}"
 
 
-_OURS: Final = "that a run which died left behind, as brokers never had them"
+_OURS: Final = "that runs wrote and did not commit: not read, orphans for `tierfold vacuum`"
+"""A run that died leaves them, or one that joined an empty group to its neighbour and wrote again.
+"""
 _NOTES: Final = {
     Phase.STARTED: "whose upload brokers began and have not finished",
     Phase.FINISHED: "below the brokers' log start",

@@ -16,8 +16,10 @@ from tierfold.compaction.brokers.events import METADATA_TOPIC
 from tierfold.compaction.brokers.lineage import beside, finished, not_cut_off
 from tierfold.compaction.brokers.unnamed_writes import UnnamedWrites, unnamed_writes
 from tierfold.compaction.discovery.facts import PartitionFacts
+from tierfold.compaction.discovery.identity import REMEMBERED
 from tierfold.compaction.discovery.listing import ListedSegment
 from tierfold.compaction.discovery.lost_replacements import lost_replacements, whole_ids
+from tierfold.compaction.discovery.metadata_loss import lost_refusal, perhaps_named
 from tierfold.compaction.discovery.phases import Phase, phase_of
 from tierfold.compaction.discovery.refused_by_lineage import denied_lineage
 from tierfold.compaction.discovery.view import PLACE, Refusal, RefusalReason
@@ -28,8 +30,7 @@ _NAMED: Final = 5
 
 _LOST: Final = (
     f"Either {METADATA_TOPIC} was lost and grew again, or these are not the brokers of this tier."
-    " Do not restart a broker before you know which: what a running broker remembers, a restarted"
-    ' one does not (docs/kafka.md, "If brokers\' metadata are lost").'
+    f" Do not restart a broker before you know which: {REMEMBERED}."
 )
 
 _WITHOUT_OFFSETS: Final[Mapping[Absence, str]] = {
@@ -75,11 +76,17 @@ def refused_without_row_by_brokers(
     return (
         _unknown_offsets(facts, brokers)
         or _denied(facts, brokers)
+        or perhaps_named(facts, brokers, row)
         or _without_objects(facts, brokers, row)
     )
 
 
 def _unknown_offsets(_: PartitionFacts, brokers: BrokerPartition) -> Refusal | None:
+    return unknown_offsets(brokers)
+
+
+def unknown_offsets(brokers: BrokerPartition) -> Refusal | None:
+    """The refusal if the cluster does not say the partition's offsets; None: it does."""
     unknown = brokers.offsets
     if not isinstance(unknown, UnknownOffsets):
         return None
@@ -311,6 +318,7 @@ def _log_start(facts: PartitionFacts, brokers: BrokerPartition) -> Refusal | Non
 
 _CHECKS: Final[Sequence[Callable[[PartitionFacts, BrokerPartition], Refusal | None]]] = (
     _unknown_offsets,
+    lost_refusal,
     _denied,
     _left_alone,
     _forgotten_uploads,

@@ -254,6 +254,24 @@ class PartitionState:
         return bool(self.served_by) and not is_abandoned
 
     @property
+    def rebuilt_at_ms(self) -> int:
+        """When its lost metadata were last named again, epoch milliseconds; -1: never.
+
+        What the topic named before that is no longer known.
+        """
+        given = (one.given_at_ms for one in self.consents if one.kind == ConsentKind.REBUILT)
+        return max(given, default=-1)
+
+    def knows_names_of(self, entry: RetiredSegment, log_start: int) -> bool:
+        """Whether the metadata topic says all of a retired segment that brokers may still read.
+
+        What was retired before a rebuild, a lost topic may have named. Below the brokers' log start
+        nothing is read.
+        """
+        is_below = entry.segment.end_offset < log_start
+        return is_below or entry.retired_at_ms > self.rebuilt_at_ms
+
+    @property
     def left_alone_ids(self) -> frozenset[str]:
         """Ids of segments that a person says to leave alone: never read, never deleted.
 

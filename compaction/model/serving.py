@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
+
+NO_TOPIC: Final = "A" * 22
+"""As a metadata topic's id: none is noted yet. Kafka's `Uuid.ZERO_UUID`, which no topic has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +24,9 @@ class ServingCluster:
     """How many partitions that topic has: they decide in which one an event stands."""
     place: str
     """Where the tier was when the row noted the cluster: a folder, or the URI of a prefix."""
+    metadata_start: int = 0
+    """The first offset of the metadata partition that holds the partition's events: what stood
+    before was lost, and `rebuild` has named again what is in the tier; 0: nothing was lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -59,6 +66,8 @@ class ConsentKind(StrEnum):
     before."""
     MOVED = "moved"
     """The tier stands elsewhere than the row noted: it moved, or is mounted elsewhere."""
+    REBUILT = "rebuilt"
+    """The cluster's metadata topic was lost: what is in the tier was named again."""
     LEFT_ALONE = "left alone"
     """Segments that brokers never had are no part of the log: never read, never deleted."""
 

@@ -13,6 +13,8 @@
     partition_plan   one partition's plan: the choice, and the facts behind it
     chunks           how much of a plan is done at once: limits of bytes, space and partitions
     waves            how large the next wave of a run may be
+    rebuild_look     what `rebuild` takes as part of the log
+    rebuild_refusals why a lost metadata topic is not named again, and what to do first
     outlook          what a round would mean for brokers, once it is published
     explanation      the plan, explained segment by segment
 """

@@ -13,6 +13,7 @@
     read_back      whether brokers took a batch as expected
     event_counts   how many events are missing until brokers have what a row says
     event_check    what every event must keep to, whatever decided to send it
+    lost_metadata  the decision of `rebuild`: what a lost metadata topic must name again
     deletions      the third send: which objects may go, and what brokers then learn
 
 Nothing here is stored: the row says what brokers must have, the metadata topic what they have

@@ -5,6 +5,8 @@
     gone          its objects may go: brokers have forgotten it
     started, finished   it stays, whatever the row says
 
+What was retired before lost metadata were named again must be listed, or lie below the log start.
+
 Rule: PUBLISHING 1.3, 3.6, 6.1; SWAP.md 1.
 """
 
@@ -62,6 +64,8 @@ def _unlisted(look: Look) -> Iterator[str]:
 
 
 def _may_go(look: Look, entry: RetiredSegment) -> bool:
+    if not look.row.knows_names_of(entry, look.log_start):
+        return False
     match look.naming.get(entry.segment.segment_id):
         case Naming.NAMED:
             return True

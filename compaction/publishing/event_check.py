@@ -23,6 +23,11 @@ from tierfold.compaction.brokers.partition_fold import PartitionFold, Taken
 from tierfold.compaction.model.segment_ids import Maker, maker_of
 from tierfold.compaction.publishing.batches import batch_bytes
 from tierfold.compaction.publishing.look import Look
+from tierfold.compaction.publishing.lost_metadata import (
+    contested_ids,
+    lost_offsets,
+    named_event,
+)
 from tierfold.compaction.publishing.ranges import OffsetRange, joined, range_of, without
 from tierfold.compaction.publishing.replacements import NO_BROKER, started_event
 
@@ -62,6 +67,10 @@ class EventRule(StrEnum):
     """What is forgotten has no object."""
     BATCH = "batch"
     """The batch has an event, and is not too large."""
+    LOG_START = "log start"
+    """What is named again reaches the log start: brokers would delete what lies below it."""
+    FOUND = "found"
+    """What is named again hides no offset that look-ups found."""
     READ_ONLY = "read only"
     """No record of the metadata topic forbids to publish for the partition."""
 
@@ -130,6 +139,7 @@ class _Check:
         self._look = look
         self._fold = PartitionFold.resumed(look.view)
         self._live = {segment.segment_id: segment for segment in look.row.segments}
+        self._named = {segment.segment_id: segment for segment in look.row.named_segments}
         self._staying = {
             segment.added.segment_id: range_of(segment.added)
             for segment in look.finished
@@ -138,6 +148,8 @@ class _Check:
         """By id: the ranges of finished segments of the log that no event may drop."""
         self._covered = joined(its for one, its in self._staying.items() if one in look.live_ids)
         """What live segments have of it, which brokers read."""
+        self._contested = contested_ids(look) if look.rebuilds else frozenset[str]()
+        """Ids of segments that may hide offsets of others once they are finished."""
 
     def taken(self, event: Event) -> ForbiddenEvent | None:
         """The reason if the event is forbidden; else it is folded."""
@@ -156,7 +168,20 @@ class _Check:
                 return _forbidden(event, EventRule.TRANSITION, "it would stop brokers")
         if known is not None and _state(event) is SegmentState.COPY_FINISHED:
             self._finish(event.segment_id, range_of(known.added))
+            return self._hidden(event)
         return None
+
+    def _hidden(self, event: Event) -> ForbiddenEvent | None:
+        """The reason if what is named again hides offsets: brokers may have other segments there.
+
+        Other batches are made so that no event in them does (`batches`).
+        """
+        if event.segment_id not in self._contested:
+            return None
+        if not (lost := lost_offsets(self._look, self._fold)):
+            return None
+        why = f"look-ups would no longer find offsets {lost[0]}"
+        return _forbidden(event, EventRule.FOUND, why)
 
     def _finish(self, segment_id: str, bounds: OffsetRange) -> None:
         self._staying[segment_id] = bounds
@@ -185,13 +210,19 @@ class _Check:
         self, event: SegmentAdded, known: BrokerSegment | None
     ) -> ForbiddenEvent | None:
         look = self._look
-        segment = self._live.get(event.segment_id)
-        if segment is None:
-            return _forbidden(event, EventRule.LIVE, "the row does not have it as live")
-        maker = maker_of(event.segment_id, look.fingerprint)
-        if segment.is_named_by_brokers or maker not in _RUNS:
-            return _forbidden(event, EventRule.MAKER, "no run of this catalog wrote it")
-        if _contents(event) != _contents(started_event(look.row.key, segment, look.now_ms)):
+        if event.segment_id in look.rebuilds:
+            expected = self._described(event.segment_id)
+            if (forbidden := self._named_again(event, event)) is not None:
+                return forbidden
+        else:
+            segment = self._live.get(event.segment_id)
+            if segment is None:
+                return _forbidden(event, EventRule.LIVE, "the row does not have it as live")
+            maker = maker_of(event.segment_id, look.fingerprint)
+            if segment.is_named_by_brokers or maker not in _RUNS:
+                return _forbidden(event, EventRule.MAKER, "no run of this catalog wrote it")
+            expected = started_event(look.row.key, segment, look.now_ms)
+        if _contents(event) != _contents(expected):
             return _forbidden(event, EventRule.AS_IN_ROW, "the row describes it otherwise")
         if event.size_bytes <= 0:
             return _forbidden(event, EventRule.AS_IN_ROW, "it has no bytes")
@@ -199,22 +230,52 @@ class _Check:
             return _forbidden(event, EventRule.NEW, "brokers have its id with other contents")
         if known is None and look.naming.get(event.segment_id) is not Naming.NEVER_NAMED:
             return _forbidden(event, EventRule.NEW, "the topic has named its id before")
-        if not look.is_of_log(event):
+        is_read_again = event.segment_id in look.live_ids or not look.rebuilds
+        if is_read_again and not look.is_of_log(event):
             return _forbidden(event, EventRule.LINEAGE, "it is of another history")
+        return None
+
+    def _described(self, segment_id: str) -> SegmentAdded:
+        """The event by which a segment is named again, as the row has the segment.
+
+        Of an upload that no row names, there is only the decision's word: it is never read.
+        """
+        look = self._look
+        segment = self._named.get(segment_id)
+        return look.rebuilds[segment_id] if segment is None else named_event(look, segment)
+
+    def _named_again(self, event: Event, added: SegmentAdded) -> ForbiddenEvent | None:
+        """The reason if brokers must not learn again of a segment.
+
+        Live ones they read: below their log start they delete all objects of what is named.
+        """
+        look = self._look
+        if added.segment_id not in look.live_ids:
+            if look.present is None or added.segment_id not in look.present:
+                return _forbidden(event, EventRule.OBJECTS, "no object of it is in the tier")
+            return None
+        if added.segment_id not in look.whole:
+            return _forbidden(event, EventRule.OBJECTS, "its objects are not all in the tier")
+        if added.end_offset < look.log_start:
+            why = f"it lies below the brokers' log start {look.log_start}, so they would delete it"
+            return _forbidden(event, EventRule.LOG_START, why)
         return None
 
     def _finished(self, event: Event, known: BrokerSegment) -> ForbiddenEvent | None:
         look, segment_id = self._look, event.segment_id
         is_read = known.state is SegmentState.COPY_FINISHED
+        is_again = segment_id in look.rebuilds and known.added.broker_id == NO_BROKER
         if segment_id in look.retired_ids:
             return _forbidden(event, EventRule.LIVE, "the row has retired it")
         if look.is_upload(segment_id):
-            if not is_read:
+            if not is_read and not (is_again and segment_id in look.live_ids):
                 return _forbidden(event, EventRule.LIVE, "only its broker may finish it")
         elif segment_id not in look.live_ids:
             return _forbidden(event, EventRule.LIVE, "the row does not have it as live")
         if not look.is_of_log(known.added):
             return _forbidden(event, EventRule.LINEAGE, "it is of another history")
+        if is_again:
+            return self._named_again(event, known.added)
         if not is_read and (other := self._beside(known)) is not None:
             return _forbidden(event, EventRule.ALONE, f"segment {other} shares offsets with it")
         return None

@@ -58,6 +58,8 @@ class Look:
     now_ms: int
     whole: frozenset[str] = field(default=frozenset())
     """Ids of segments of which the listing shows every object."""
+    rebuilds: Mapping[str, SegmentAdded] = field(default_factory=dict)
+    """By id, what `rebuild` may name again, as the tier has it; empty for every other verb."""
     present: frozenset[str] | None = None
     """Ids of segments of which the listing shows any object; None: the tier was not listed."""
 

@@ -20,6 +20,10 @@ class Purpose(StrEnum):
     """Brokers find offsets again that no look-up found."""
     GONE = "gone"
     """Brokers forget segments whose objects are deleted."""
+    NAME_AGAIN = "name again"
+    """The metadata topic was lost: it is to name what is in the tier, which nothing finds yet."""
+    SERVE_AGAIN = "serve again"
+    """The metadata topic was lost: look-ups find again what is live."""
     LIST_AGAIN = "list again"
     """The timestamp of a deletion lies in the future: its grace period begins again."""
 

@@ -30,6 +30,7 @@ VERBS: Final = (
     "history",
     "restore",
     "forget",
+    "rebuild",
 )
 
 FENCED_RETRIES: Final = 3

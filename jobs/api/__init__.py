@@ -3,6 +3,7 @@
     reading           `plan`, `explain`, `status`, `history`
     verifying         `verify`
     changing          `compact`, `vacuum`, `restore`, `forget`
+    rebuilding        `rebuild`
     frames            `read`, `register`: a tier in Spark
     segment           `read_segment`
     table_functions   `tierfold_status` and `tierfold_plan` of SQL

@@ -199,6 +199,13 @@ class ChangeKeywords(CheckKeywords, WritingKeywords, total=False):
     """Only show what would change."""
 
 
+class RebuildKeywords(ScopeKeywords, WritingKeywords, ClusterKeywords, SendKeywords, total=False):
+    """The keywords of `rebuild`."""
+
+    dry_run: bool
+    """Only show what would be sent."""
+
+
 class ForgetKeywords(ChangeKeywords, HoleKeywords, ClusterKeywords, SendKeywords, total=False):
     """The keywords of `forget`."""
 

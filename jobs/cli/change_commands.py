@@ -1,4 +1,4 @@
-"""The verbs that change the catalog, apart from `compact`: restore, forget, vacuum."""
+"""The verbs that change the catalog, apart from `compact`: restore, forget, vacuum, rebuild."""
 
 from __future__ import annotations
 
@@ -133,6 +133,36 @@ def forget_verb(output: Output, **given: Any) -> None:
     from tierfold.jobs.api.changing import forget
 
     finish(output, forget(**given))
+
+
+@click.command("rebuild", cls=Verb)
+@tier_options
+@cluster_options
+@publish_option
+@clock_options
+@if_held_option
+@clock_is_right_option
+@click.option("--dry-run", is_flag=True, help="Only show what was lost and what would be sent.")
+def rebuild_verb(output: Output, **given: Any) -> None:
+    """Name again what the brokers' metadata topic lost, before they forget it.
+
+    If __remote_log_metadata was truncated, or deleted and created again, brokers go on from memory
+    until they restart. Do not restart one: run `rebuild` first. It shows what is lost and whether
+    consumers still read it, and changes nothing without --publish. With it, brokers are sent again
+    what is live: the row's segments and all that was uploaded since, or without a catalog what the
+    tier's listing and manifests show.
+
+    It sends nothing that would let brokers delete: it refuses once they moved the log start, and
+    while they copy to the tier without knowing what they have. It then says what to do first.
+
+    \b
+    Examples:
+      tierfold rebuild /mnt/tier --bootstrap-server broker-1:9092
+      tierfold rebuild /mnt/tier --bootstrap-server broker-1:9092 --publish
+    """
+    from tierfold.jobs.api.rebuilding import rebuild
+
+    finish(output, rebuild(progress=output.progress, **given))
 
 
 @click.command("vacuum", cls=Verb)

@@ -13,7 +13,12 @@ from typing import Any
 import click
 
 from tierfold.compaction.model.errors import TierfoldError
-from tierfold.jobs.cli.change_commands import forget_verb, restore_verb, vacuum_verb
+from tierfold.jobs.cli.change_commands import (
+    forget_verb,
+    rebuild_verb,
+    restore_verb,
+    vacuum_verb,
+)
 from tierfold.jobs.cli.exit_codes import (
     EXIT_BUG,
     drop_output,
@@ -244,7 +249,7 @@ def config_verb(topic: str, output: Output, **given: Any) -> None:
     )
 
 
-for changing in (restore_verb, forget_verb, vacuum_verb):
+for changing in (restore_verb, forget_verb, vacuum_verb, rebuild_verb):
     tierfold.add_command(changing)
 
 

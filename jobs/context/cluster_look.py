@@ -93,6 +93,7 @@ def cluster_view(
                 epoch_answers=answers.get((key.topic, key.partition), {}),
                 asked_by=None if beside is None else beside.asked_by,
                 local_retention_ms=_local_retention_ms(topics[key.topic], setup),
+                metadata_start=replay.start_of(key),
             )
             for key in keys
         },

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from tierfold.compaction.brokers.metadata_fold import MetadataFold
+from tierfold.compaction.brokers.metadata_partitions import metadata_partition
 from tierfold.compaction.model.segment_ids import Maker, maker_of
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.jobs.context.run_progress import RunProgress
 from tierfold.storage.brokers.connection import Connection
-from tierfold.storage.brokers.metadata_reader import read_metadata
+from tierfold.storage.brokers.metadata_reader import metadata_starts, read_metadata
 
 
 class MetadataReplay:
@@ -23,6 +24,9 @@ class MetadataReplay:
         self.records = 0
         """How many were read."""
         self._numbers = range(partition_count)
+        self._starts: dict[int, int] | None = None if listed is not None else {}
+        """Where the topic's partitions begin; None: not asked yet. Beside no tier nothing would
+        show what is lost, so there each must begin at 0."""
 
     def ask(
         self, key: PartitionKey, segment_ids: Iterable[str], fingerprint: int | None
@@ -37,11 +41,22 @@ class MetadataReplay:
         self.fold.ask(key, ids - new)
         self.fold.ask_new(key, new)
 
+    def start_of(self, key: PartitionKey) -> int:
+        """The first offset of the metadata partition with the partition's events."""
+        place = metadata_partition(key, len(self._numbers))
+        return (self._starts or {}).get(place, 0)
+
     def go_on(self, connection: Connection, progress: RunProgress) -> None:
         """Fold the records that were not read yet; raises as `read_metadata`."""
+        if self._starts is None:
+            self._starts = metadata_starts(connection, self._numbers)
+        starts = self._starts
         # Of all partitions: an event in one where Kafka would not put it is found nowhere else.
-        first_offsets = {number: self.fold.next_offset(number) for number in self._numbers}
+        first_offsets = {
+            number: max(self.fold.next_offset(number), starts.get(number, 0))
+            for number in self._numbers
+        }
         with progress.replay() as replayed:
-            for chunk in read_metadata(connection, first_offsets, replayed):
+            for chunk in read_metadata(connection, first_offsets, replayed, starts=starts):
                 self.fold.apply(chunk)
                 self.records += len(chunk)

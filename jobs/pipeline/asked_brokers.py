@@ -29,6 +29,7 @@ from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.compaction.planning.outlook import outlook
 from tierfold.compaction.planning.partition_plan import PartitionPlan
 from tierfold.compaction.planning.plan import Compact
+from tierfold.compaction.verification.canary import CanaryMode
 from tierfold.jobs.context.beside_tier import BesideTier
 from tierfold.jobs.context.run_cluster import RunCluster
 from tierfold.jobs.context.run_context import RunContext
@@ -119,8 +120,13 @@ def refusals_of_rights(context: RunContext, rules: Mapping[str, Rules]) -> dict[
 
     `rules`: by topic.
     """
-    look = context.cluster_view
-    return {} if look is None else rights_refusals(look, rules)
+    look, publishing = context.cluster_view, context.publishing
+    if look is None:
+        return {}
+    if publishing is None or not publishing.is_on:
+        return rights_refusals(look, rules)
+    consumes = publishing.canary is not CanaryMode.OFF
+    return rights_refusals(look, rules, publishes=True, consumes=consumes)
 
 
 def refusals_of_setup(

@@ -13,11 +13,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Final
 
-from tierfold.compaction.commits.served_view import Serving, served_view
+from tierfold.compaction.commits.served_view import Serving, detached_view, served_view
 from tierfold.compaction.discovery.broker_refusals import metadata_refusal
 from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason
+from tierfold.compaction.model.bindings import Detached
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionKey
+from tierfold.compaction.model.serving import Consent, ConsentKind
 from tierfold.compaction.planning.open_step import step_of
 from tierfold.compaction.planning.partition_plan import (
     PartitionPlan,
@@ -84,6 +86,8 @@ def survey_of(
     refusals = refusals_of_setup(context, settings, [one.key for one in known], rules)
     without_rights = refusals_of_rights(context, rules)
     serving = serving_of(context)
+    consent = Consent(kind=ConsentKind.DETACHED, given_at_ms=context.now_ms, run=context.run)
+    agreed = consent if isinstance(binding, Detached) else None
 
     def surveyed(partition: KnownPartition) -> PartitionPlan:
         if not partition.is_left_alone:
@@ -95,7 +99,7 @@ def survey_of(
             partition = replace(partition, refusal=partition.refusal or conflict)
         of_topic = rules[partition.key.topic]
         published = serving if of_topic.publish and not partition.is_left_alone else None
-        plan = _surveyed(context, partition, of_topic, first_dirty, published)
+        plan = _surveyed(context, partition, of_topic, first_dirty, published or agreed)
         return replace(beside_cluster(context, plan, refusals), binding=binding)
 
     with ThreadPoolExecutor(READERS) as pool:
@@ -153,7 +157,8 @@ def known_among(
     context.progress.found(len(keys))
     check_hole_patterns(context.holes_are_holes, everywhere)
     listings = context.progress.listing(lambda: context.tier.listings(keys))
-    context.stored.listed(listings.values())
+    if not is_again:  # Then not all of the scope is listed.
+        context.stored.listed(listings.values())
     found = _with_rows(context, everywhere, rows, listings)
     if context.cluster is None:
         return [found[key] for key in keys]
@@ -225,13 +230,16 @@ def _surveyed(
     known: KnownPartition,
     rules: Rules,
     first_dirty: int | None,
-    serving: Serving | None,
+    noted: Serving | Consent | None,
 ) -> PartitionPlan:
-    """`serving`: what a run notes that publishes the partition; None: it does not."""
+    """`noted`: what a run notes that publishes the partition, or a person says that none need."""
     epoch, retired = (0, ()) if known.state is None else (known.state.epoch, known.state.retired)
     found = _rest(known, rules) or inspected(context, known)
-    if serving is not None and isinstance(found, PartitionView):
-        found = served_view(found, serving)
+    if isinstance(found, PartitionView):
+        if isinstance(noted, Consent):
+            found = detached_view(found, noted)
+        elif noted is not None:
+            found = served_view(found, noted)
     if not isinstance(found, PartitionView):
         plan = PartitionPlan(key=known.key, rules=rules, choice=found)
         return replace(plan, epoch=epoch, retired=retired)

@@ -20,6 +20,7 @@ from itertools import islice
 from typing import Final, TypeAlias
 
 from tierfold.compaction.brokers.missing_rights import lacking
+from tierfold.compaction.discovery.broker_refusals import WITHOUT_CANARY
 from tierfold.compaction.model.errors import CorruptLog, MissingRight, UnreadableObject
 from tierfold.compaction.model.rights import Resource, Right
 from tierfold.compaction.model.segments import PartitionState, Segment
@@ -122,7 +123,7 @@ def without_right(server: str, topic: str) -> MissingRight:
     return MissingRight(
         error.what,
         where=error.where,
-        remedy=f"{error.remedy} Or publish with --canary off, which proves less.",
+        remedy=f"{error.remedy} {WITHOUT_CANARY}",
         rights=error.rights,
     )
 

@@ -36,7 +36,7 @@ from tierfold.compaction.publishing.steps import (
 from tierfold.jobs.context.stopping import check
 from tierfold.jobs.pipeline.held_partitions import HeldPartitions
 from tierfold.jobs.pipeline.publication import Publication, PublicationState
-from tierfold.jobs.publishing.looks import Looks, looks_at
+from tierfold.jobs.publishing.looks import LookAt, Looks, by_discovery, looks_at
 from tierfold.jobs.publishing.publishing_run import PublishingRun
 from tierfold.jobs.publishing.served_partition import ServedPartition
 from tierfold.storage.brokers.event_door import (
@@ -102,7 +102,13 @@ class JointSends(ABC):
                 return
             pause(shared.door.wait_ms_for(1))  # Before the look, which would grow old.
             rules = {key: one.rules for key, one in self.going.items()}
-            self._take(looks_at(self.held, shared.cluster, rules, shared.grace_ms))
+            looks = looks_at(self.held, shared.cluster, rules, shared.grace_ms, self._look_at)
+            self._take(looks)
+
+    @property
+    def _look_at(self) -> LookAt:
+        """What the looks are from."""
+        return by_discovery
 
     def leave_all(self, state: PublicationState, why: str) -> None:
         """End all partitions that are on their way."""

@@ -7,7 +7,7 @@ segments that neither row nor brokers explain.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -22,7 +22,7 @@ from tierfold.compaction.publishing.batches import batch_bytes_max
 from tierfold.compaction.publishing.look import PublishingLimits
 from tierfold.jobs.context.run_cluster import RunCluster
 from tierfold.jobs.context.run_context import RunContext
-from tierfold.jobs.context.tier_identity import run_binding, tier_identity
+from tierfold.jobs.context.tier_identity import TierIdentity, run_binding, tier_identity
 from tierfold.jobs.pipeline.asked_brokers import with_brokers
 from tierfold.jobs.pipeline.discovery import viewed
 from tierfold.jobs.pipeline.held_partitions import HeldPartitions
@@ -36,6 +36,12 @@ from tierfold.storage.tiers.remote_tier import Listing
 
 Seen: TypeAlias = ServedPartition | Publication
 """A look at a partition; or how its publication ended, because nothing may be sent for it."""
+
+
+LookAt: TypeAlias = Callable[
+    [RunContext, KnownPartition, TierIdentity, Rules, PublishingLimits], Seen
+]
+"""Takes the look at one partition of which row, listing and brokers were read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +58,12 @@ def looks_at(
     cluster: RunCluster,
     rules: Mapping[PartitionKey, Rules],
     grace_ms: int,
+    look_at: LookAt,
 ) -> Looks:
     """Take one look at each partition of `rules`, all of them claimed.
 
-    `grace_ms`: how long segments stay that are listed for deletion. Raises as `with_brokers`.
+    `grace_ms`: how long segments stay that are listed for deletion; `look_at`: what the look is
+    from. Raises as `with_brokers`.
     """
     context = held.context
     taken = LookTime(at_ms=now_ms(), at_boot_s=boot_s())
@@ -77,11 +85,13 @@ def looks_at(
     identity = tier_identity(context, run_binding(context), deletes=True)
     limits = _limits(context, grace_ms)
 
-    def look_at(one: KnownPartition) -> Seen:
-        return _look(context, with_identity(one, identity), rules[one.key], limits)
+    def seen_now(one: KnownPartition) -> Seen:
+        of_topic = rules[one.key]
+        its_limits = replace(limits, upload_wait_ms=of_topic.upload_wait_ms)
+        return look_at(context, one, identity, of_topic, its_limits)
 
     with ThreadPoolExecutor(READERS) as pool:
-        seen |= dict(zip(known, pool.map(look_at, known.values()), strict=True))
+        seen |= dict(zip(known, pool.map(seen_now, known.values()), strict=True))
     return Looks(taken=taken, seen=seen)
 
 
@@ -108,10 +118,15 @@ def _limits(context: RunContext, grace_ms: int) -> PublishingLimits:
     )
 
 
-def _look(
-    context: RunContext, known: KnownPartition, rules: Rules, limits: PublishingLimits
+def by_discovery(
+    context: RunContext,
+    known: KnownPartition,
+    identity: TierIdentity,
+    rules: Rules,
+    limits: PublishingLimits,
 ) -> Seen:
-    """The look; a refusal of discovery ends the publication."""
+    """The look by discovery beside brokers; a refusal of it ends the publication."""
+    known = with_identity(known, identity)
     if known.is_left_alone:
         return Publication(state=PublicationState.FAILED, why=left_alone(known))
     brokers, row = known.brokers, known.state
@@ -121,7 +136,6 @@ def _look(
         view = refusal_of(error, str(known.key))
     if isinstance(view, Refusal):
         return failed_by(view)
-    limits = replace(limits, upload_wait_ms=rules.upload_wait_ms)
     look = look_of(view, limits, context.clock(), known.listed)
     if look is None:
         raise ValueError(f"{known.key}: discovery lets nothing pass without row and offsets")

@@ -4,17 +4,18 @@
     Copy            copies a live segment that brokers deleted, under a new id
     Retire          names segments that brokers must drop
     note_published  notes that brokers have what the row says
+    note_rebuilt    notes that a metadata topic which was lost names all again
 
 Each changes exactly the row of its look, under the run's claim: where another run has changed it
 meanwhile, nothing is written. A run that dies before the commit leaves an orphan at most, which the
 next look does not see, and `vacuum` deletes it.
 
-Rule: PUBLISHING 1.4, 4.2, 4.6, 5.2.
+Rule: PUBLISHING 1.4, 2.1, 4.2, 4.6, 5.2.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
@@ -30,6 +31,7 @@ from tierfold.compaction.commits.commit import (
     Update,
     proposed,
 )
+from tierfold.compaction.commits.rebuilt_row import rebuilt
 from tierfold.compaction.commits.seen_by_readers import local_ranges_noted
 from tierfold.compaction.discovery.view import PartitionView, Refusal, first_few, state_with_new
 from tierfold.compaction.model.errors import TierfoldError
@@ -118,15 +120,42 @@ def note_published(
 
     `looks`: of which the next step is done, as read back at `at_ms`, epoch milliseconds.
     """
+
+    def published(look: Look) -> Update | None:
+        return NotePublished(at_ms=at_ms) if is_unpublished(look.row) else None
+
+    return _noted(held, looks, published)
+
+
+def note_rebuilt(
+    held: HeldPartitions, looks: Sequence[Look], at_ms: int
+) -> dict[PartitionKey, StepOutcome]:
+    """Note in the rows the metadata topic as it is, unless they note it so; one commit.
+
+    `looks`: by which it names all again, as read back at `at_ms`, epoch milliseconds. Their rows
+    note it already; those that the run holds do not.
+    """
+
+    def rebuilt_note(look: Look) -> Update | None:
+        row, found = held.by_key[look.row.key].row, look.row.cluster
+        return None if found is None else rebuilt(row, found, at_ms=at_ms, run=held.context.run)
+
+    return _noted(held, looks, rebuilt_note)
+
+
+def _noted(
+    held: HeldPartitions, looks: Sequence[Look], note: Callable[[Look], Update | None]
+) -> dict[PartitionKey, StepOutcome]:
+    """Commit the notes together; where there is none, the row is as it should be."""
     outcomes: dict[PartitionKey, StepOutcome] = {}
     proposals = []
     for look in looks:
         if (stale := _stale(held, look)) is not None:
             outcomes[look.row.key] = stale
-        elif not is_unpublished(look.row):
+        elif (update := note(look)) is None:
             outcomes[look.row.key] = Changed(row=look.row, bytes_written=0)
         else:
-            proposals.append(_proposal(held, look, NotePublished(at_ms=at_ms)))
+            proposals.append(_proposal(held, look, update))
     with finishing(COMMITS), held.context.seconds.timed(TimedStage.COMMIT):
         held.commit(proposals)
         held.settle()

@@ -7,14 +7,17 @@ objects may be lost or damaged since, and consumers that reach it would make no 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from tierfold.compaction.brokers.events import Event, SegmentAdded, SegmentState
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.segments import Segment
-from tierfold.compaction.publishing.steps import Send
+from tierfold.compaction.publishing.steps import Purpose, Send
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.publishing.served_partition import ServedPartition
 from tierfold.storage.segments.segment_check import CheckOrder, read_and_check
+
+_AGAIN: Final = frozenset({Purpose.NAME_AGAIN, Purpose.SERVE_AGAIN})
 
 
 @dataclass(slots=True, kw_only=True)
@@ -28,8 +31,11 @@ class VerifiedObjects:
         """Return why segments must not be read, a sentence; empty: brokers may be sent the events.
 
         Only what brokers begin to read is read here, each segment once a run. That its objects are
-        there counts by the newest listing.
+        there counts by the newest listing. What brokers served before their metadata were lost is
+        not read: a restart meanwhile would lose it.
         """
+        if send.purpose in _AGAIN:
+            return ""  # The event check compares it with the listing.
         wanted = set(filter(None, map(_to_be_read, send.events)))
         live = {segment.segment_id: segment for segment in partition.look.row.segments}
         for segment_id in sorted(wanted):

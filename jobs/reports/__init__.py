@@ -11,6 +11,7 @@
     vacuum_report    the result of `vacuum`
     history_report   the result of `history`
     change_report    the results of `restore` and `forget`
+    rebuild_report   the result of `rebuild`
     refusals_report  why partitions are refused, each reason once
     publishing_lines  what brokers were sent, or are to be sent
     holders_report   the runs that had partitions of this one, in one sentence each

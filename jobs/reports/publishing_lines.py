@@ -8,7 +8,7 @@ from rich.console import Console
 
 from tierfold.compaction.model.wording import counted, spaced
 from tierfold.jobs.context.timestamps import timestamp_text
-from tierfold.jobs.pipeline.partition_report import LEFT, PLANNED, PartitionReport
+from tierfold.jobs.pipeline.partition_report import LEFT, PLANNED, REFUSED, PartitionReport
 
 
 def print_publishing(console: Console, reports: Sequence[PartitionReport], now_ms: int) -> None:
@@ -34,15 +34,24 @@ def _planned(reports: Sequence[PartitionReport], now_ms: int) -> str:
 
 
 def _done(reports: Sequence[PartitionReport], now_ms: int) -> str:
-    """What was sent, and what is left of it and of earlier runs."""
-    sent = sum(report.events_sent for report in reports)
-    left = sum(max(report.events_planned - report.events_sent, 0) for report in reports)
-    if not sent:
-        return f"Of earlier runs, {counted(left, 'event')} to brokers are open." if left else ""
-    more = f"{spaced(left)} more to come, with `tierfold vacuum`" if left else ""
+    """What was sent, what is left of that, and what partitions have open that were sent nothing."""
     published = [report for report in reports if report.events_sent]
-    parts = filter(None, (f"{counted(sent, 'event')} to brokers", more, *_seen(published, now_ms)))
-    return f"Published: {'; '.join(parts)}."
+    sent = sum(report.events_sent for report in published)
+    waiting = [one for one in reports if not one.events_sent and one.outcome != REFUSED]
+    is_open = _left(waiting)
+    later = f"{counted(is_open, 'event')} to brokers {'are' if is_open > 1 else 'is'} open"
+    if not sent:
+        return f"{later}: the next `tierfold compact` goes on." if is_open else ""
+    left = _left(published)
+    more = f"{spaced(left)} more to come, with `tierfold vacuum`" if left else ""
+    opened = f"of other partitions {later}" if is_open else ""
+    parts = (f"{counted(sent, 'event')} to brokers", more, opened, *_seen(published, now_ms))
+    return f"Published: {'; '.join(filter(None, parts))}."
+
+
+def _left(reports: Sequence[PartitionReport]) -> int:
+    """How many events these partitions still need."""
+    return sum(max(report.events_planned - report.events_sent, 0) for report in reports)
 
 
 def _seen(reports: Sequence[PartitionReport], now_ms: int) -> Iterator[str]:

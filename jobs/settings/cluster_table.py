@@ -62,7 +62,7 @@ def cluster_of_table(table: Mapping[str, object], where: str) -> GivenCluster:
         if TAKEN.get(name) in SECRETS:
             raise _secret(name, where)
     return GivenCluster(
-        source=source_of(texts, where),
+        source=source_of(texts, where, (COMMAND_CONFIG, KAFKA_VERSION, PUBLISH)),
         command_config=None if command_config is None else Path(command_config),
         kafka_version=None if declared is None else _version(declared, where),
         publishes=_publishes(publishes, where),

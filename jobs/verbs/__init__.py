@@ -17,6 +17,7 @@
     adopted_copies   what comes back for that as copies, and whether it can
     leave_alone      `forget --leave-alone`
     forget           `forget`
+    rebuild          `rebuild`
     vacuum           `vacuum`
     vacuum_sends     what `vacuum` sends to brokers before and after it deletes
     vacuum_survey    what `vacuum` may delete of each partition

@@ -197,7 +197,8 @@ def carried_out(
         at_ms = context.clock()
         if (refusal := _noted(context, taken, at_ms)) is not None:
             return refusal
-        adopted = _adopting(context, replace(taken, live=live), at_ms)
+        start = known.brokers.metadata_start
+        adopted = _adopting(context, replace(taken, live=live), start, at_ms)
         moved = noted_binding(context, claimed, at_ms)
         return proposed(claimed, *adopted, *moved, commit_id=new_commit_id(), at_ms=at_ms)
 
@@ -211,7 +212,7 @@ def carried_out(
 
 
 def _adopting(
-    context: RunContext, taken: Adoption, at_ms: int
+    context: RunContext, taken: Adoption, metadata_start: int, at_ms: int
 ) -> tuple[AdoptSegments, NoteConsent]:
     adopted = AdoptSegments(
         live=taken.live,
@@ -219,7 +220,7 @@ def _adopting(
         brings_back=bool(taken.back),
         lineage=taken.lineage,
         log_start_offset=taken.log_start_offset,
-        served_by=_served_by(context, taken),
+        served_by=_served_by(context, taken, metadata_start),
         at_ms=at_ms,
         run=context.run,
     )
@@ -227,10 +228,14 @@ def _adopting(
     return adopted, NoteConsent(consent=consent)
 
 
-def _served_by(context: RunContext, taken: Adoption) -> tuple[ServingCluster, ...]:
+def _served_by(
+    context: RunContext, taken: Adoption, metadata_start: int
+) -> tuple[ServingCluster, ...]:
     """The cluster to note: once brokers serve what runs wrote, only its cluster may change it."""
     look = context.cluster_view
-    return (look.serving(place_of(context)),) if look and taken.is_published else ()
+    if look is None or not taken.is_published:
+        return ()
+    return (replace(look.serving(place_of(context)), metadata_start=metadata_start),)
 
 
 def _noted(context: RunContext, taken: Adoption, at_ms: int) -> Refusal | None:

@@ -14,7 +14,7 @@ The rule, for a properties file and for the table `[cluster]`:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from enum import Enum, auto
 from functools import cache
@@ -126,8 +126,11 @@ class NameUse(Enum):
     IGNORED = auto()
 
 
-def use_of(name: str, where: str) -> NameUse:
-    """What tierfold does with a name that is not refused; raises BadSettings."""
+def use_of(name: str, where: str, own_names: Iterable[str] = ()) -> NameUse:
+    """What tierfold does with a name that is not refused; raises BadSettings.
+
+    `own_names`: which others may be meant.
+    """
     if name in TAKEN:
         return NameUse.TAKEN
     if name in _REFUSED:
@@ -135,7 +138,7 @@ def use_of(name: str, where: str) -> NameUse:
             f"{name} is refused: {_REFUSED[name]}", where=where, remedy="Leave it out."
         )
     if name not in client_names() and not name.startswith("config.providers."):
-        near = get_close_matches(name, [*TAKEN, *client_names()])
+        near = get_close_matches(name, [*own_names, *TAKEN, *client_names()])
         remedy = f"Did you mean {' or '.join(near)}?" if near else "docs/kafka.md lists the names."
         raise BadSettings(
             f"no client of Kafka has the setting {setting_name(name)}", where=where, remedy=remedy

@@ -97,15 +97,18 @@ class Source:
 NOTHING: Final = Source(found={})
 
 
-def source_of(values: Mapping[str, str], where: str) -> Source:
+def source_of(
+    values: Mapping[str, str], where: str, own_names: Iterable[str] = ()
+) -> Source:
     """The settings, by a client's names for them.
 
-    Raises BadSettings for a name that is refused or unknown, or has two values.
+    `own_names`: what else stands there, for a name that is misspelt. Raises BadSettings for a name
+    that is refused or unknown, or has two values.
     """
     found: dict[str, Given] = {}
     ignored = []
     for name, text in values.items():
-        if use_of(name, where) is NameUse.IGNORED:
+        if use_of(name, where, own_names) is NameUse.IGNORED:
             ignored.append(name)
             continue
         resolved = _resolved(name, text, where)

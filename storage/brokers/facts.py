@@ -7,7 +7,13 @@ from typing import Final, TypeAlias
 
 from confluent_kafka import IsolationLevel, KafkaError, TopicCollection, Uuid
 from confluent_kafka import TopicPartition as Partition
-from confluent_kafka.admin import ConfigEntry, ConfigResource, OffsetSpec, ResourceType
+from confluent_kafka.admin import (
+    AclOperation,
+    ConfigEntry,
+    ConfigResource,
+    OffsetSpec,
+    ResourceType,
+)
 from confluent_kafka.admin import ConfigSource as AnsweredSource
 
 from tierfold.compaction.brokers.cluster_configs import Configs, ConfigSource, ConfigValue
@@ -46,16 +52,20 @@ def topic_facts(
     if not names:
         return {}
     asked = connection.admin.describe_topics(
-        TopicCollection(names), request_timeout=connection.timeout_s
+        TopicCollection(names),
+        include_authorized_operations=True,
+        request_timeout=connection.timeout_s,
     )
     found: dict[str, TopicFacts | UnreadableObject] = {}
     for name, future in asked.items():
         answer = connection.answer(future)
         if not isinstance(answer, KafkaError):
+            allowed = answer.authorized_operations
             found[name] = TopicFacts(
                 name=name,
                 topic_id=topic_id_text(answer.topic_id),
                 partitions=len(answer.partitions),
+                lacks_read=allowed is not None and AclOperation.READ not in allowed,
             )
         elif answer.code() not in _NO_TOPIC:
             found[name] = connection.refusal(answer, _describe(name))

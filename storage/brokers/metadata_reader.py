@@ -8,9 +8,10 @@ topic is the only right.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import compress
 from operator import itemgetter
+from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -52,20 +53,36 @@ Listener: TypeAlias = Callable[[int, int], None]
 """Called with the records that were read, and all that will be, control records included."""
 
 
+def metadata_starts(connection: Connection, numbers: Iterable[int]) -> dict[int, int]:
+    """Where these metadata partitions begin: above 0, earlier records are lost.
+
+    Raises UnreadableObject if one does not say it.
+    """
+    found = partition_offsets(connection, ((METADATA_TOPIC, number) for number in numbers))
+    starts = {}
+    for (_, number), offsets in found.items():
+        if isinstance(offsets, UnreadableObject):
+            raise offsets
+        starts[number] = offsets.log_start
+    return starts
+
+
 def read_metadata(
     connection: Connection,
     first_offsets: Mapping[int, int],
     listener: Listener | None = None,
     *,
+    starts: Mapping[int, int] = MappingProxyType({}),
     chunk_records: int = CHUNK_RECORDS,
 ) -> Iterator[list[MetadataRecord]]:
     """Yield all records from these offsets, by metadata partition, to the ends as of now.
 
     In chunks of up to `chunk_records`; those of one metadata partition in offset order. Raises
-    CorruptLog if a partition does not begin at 0, ends before its first offset or has a damaged
-    batch; UnreadableObject if a right is missing, or nothing arrives for `request.timeout.ms`.
+    CorruptLog if a partition does not begin where `starts` says, or else at 0, ends before its
+    first offset or has a damaged batch; UnreadableObject if a right is missing, or nothing arrives
+    for `request.timeout.ms`.
     """
-    ends = _ends(connection, first_offsets)
+    ends = _ends(connection, first_offsets, starts)
     if not ends:
         return
     consumer = connection.consumer(_OPTIONS)
@@ -80,17 +97,19 @@ def read_metadata(
         consumer.close()
 
 
-def _ends(connection: Connection, first_offsets: Mapping[int, int]) -> dict[int, int]:
+def _ends(
+    connection: Connection, first_offsets: Mapping[int, int], starts: Mapping[int, int]
+) -> dict[int, int]:
     """By metadata partition with something to read its end.
 
-    Raises CorruptLog if one does not begin at 0, or is cut.
+    Raises CorruptLog if one does not begin where it should, or is cut.
     """
     found = partition_offsets(connection, ((METADATA_TOPIC, number) for number in first_offsets))
     ends = {}
     for (_, number), offsets in found.items():
         if isinstance(offsets, UnreadableObject):
             raise offsets
-        if offsets.log_start != 0:
+        if offsets.log_start != starts.get(number, 0):
             what = f"begins at offset {offsets.log_start}: earlier records are lost"
             raise _damaged(number, what)
         if offsets.high_watermark < first_offsets[number]:

@@ -98,6 +98,7 @@ _RULES: Final[Mapping[str, _Rule]] = {
         "superseded_bytes",
         "since_offset",
         "metadata_partitions",
+        "metadata_start",
     ),
     _Rule("not negative", _negative_at),
 )

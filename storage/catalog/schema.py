@@ -147,6 +147,7 @@ SERVING_CLUSTER: Final = _struct(
     metadata_topic_id=_TEXT("id of its __remote_log_metadata topic, as Kafka prints it"),
     metadata_partitions=_INT("how many partitions that topic has"),
     place=_TEXT("where the tier was then: a folder, or the URI of a prefix"),
+    metadata_start=_LONG("first offset of its metadata partition; above 0: earlier ones were lost"),
 )
 
 PASS: Final = _struct(

@@ -261,6 +261,7 @@ def test_no_executor_compiled_a_kernel(compacted: Compacted) -> None:
         assert answer["compiled"] == []
 
 
+@pytest.mark.soak  # CI has it on one machine (test_killed_workers.py, test_spark_executor.py).
 def test_a_worker_that_is_killed_during_a_run_costs_only_time(
     cluster: Cluster, linked: Path, tmp_path: Path
 ) -> None:
@@ -283,6 +284,7 @@ def test_a_worker_that_is_killed_during_a_run_costs_only_time(
     assert tierfold("verify", made).code == 0
 
 
+@pytest.mark.soak  # CI has it in the simulation: "task ran twice".
 def test_a_task_that_runs_twice_is_committed_once(
     cluster: Cluster, linked: Path, tmp_path: Path
 ) -> None:

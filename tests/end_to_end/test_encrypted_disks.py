@@ -1,8 +1,8 @@
 """No key or value of an encrypted tier reaches a disk in plain text, even if the run is killed.
 
 The tests search every file below Spark's folders, the temporary folders and the tier for a planted
-key and value, repeatedly during the run and after SIGKILL. The same run on a tier without
-encryption leaves the key in Spark's shuffle files, so the search would find it.
+key and value, repeatedly during the run, and in `make soak` after SIGKILL. There the same run on a
+tier without encryption leaves the key in Spark's shuffle files, so the search would find it.
 """
 
 from __future__ import annotations
@@ -143,12 +143,21 @@ def killed_after_a_shuffle(at: Place, search: Search) -> None:
     assert running.process.returncode == -signal.SIGKILL, running.stderr.read_text()
 
 
-def test_an_encrypted_tiers_records_reach_no_disk(uploads: Path, tmp_path: Path) -> None:
+@pytest.mark.soak
+def test_a_killed_run_leaves_no_record_of_an_encrypted_tier(uploads: Path, tmp_path: Path) -> None:
     at = place(uploads, tmp_path / "encrypted", ENCRYPTED_CASE)
     search = at.search()
     killed_after_a_shuffle(at, search)
     left = [path for path in (at.folder / "spark").rglob("*.data") if path.stat().st_size]
     assert left, "nothing was left to search"
+    assert search.found == set()
+    with at.compact("whole") as running:
+        assert running.ended().code == 0
+
+
+def test_an_encrypted_tiers_records_reach_no_disk(uploads: Path, tmp_path: Path) -> None:
+    at = place(uploads, tmp_path / "encrypted", ENCRYPTED_CASE)
+    search = at.search()
     with at.compact("whole") as running, search.under_way():
         done = running.ended()
     assert done.code == 0, done
@@ -163,6 +172,7 @@ def test_an_encrypted_tiers_records_reach_no_disk(uploads: Path, tmp_path: Path)
     assert any(PLANTED_VALUE in segment.parts["log"] for segment in live)
 
 
+@pytest.mark.soak
 def test_the_same_search_finds_a_plain_tiers_key(uploads: Path, tmp_path: Path) -> None:
     at = place(uploads, tmp_path / "plain", PLAIN)
     search = at.search()

@@ -37,7 +37,9 @@ WAYS: Final[dict[str, tuple[str | Path, ...]]] = {
 }
 
 
-@pytest.fixture(scope="module", params=WAYS)
+@pytest.fixture(
+    scope="module", params=["python", pytest.param("spark-submit", marks=pytest.mark.soak)]
+)
 def found(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, dict[str, Any]]:

@@ -12,7 +12,7 @@ import pytest
 from tests.jobs.commands import in_own_process
 from tests.storage.tiers.aiven_samples import ENCRYPTED, KEY_FILE
 
-pytestmark = pytest.mark.jvm
+pytestmark = [pytest.mark.jvm, pytest.mark.soak]
 
 
 def test_a_session_reads_the_records_of_the_encrypted_sample(tmp_path: Path) -> None:

@@ -83,10 +83,17 @@ def in_terminal(*command: str | Path, **environment: str) -> Iterator[Terminal]:
         os.close(screen)
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("signum", "way"),
+    [
+        (signal.SIGINT, "tierfold"),
+        (signal.SIGTERM, "spark-submit"),
+        pytest.param(signal.SIGTERM, "tierfold", marks=pytest.mark.soak),
+        pytest.param(signal.SIGINT, "spark-submit", marks=pytest.mark.soak),
+    ],
+)
 def test_a_run_that_is_stopped_releases_its_claims(
-    way: str, signum: signal.Signals, tmp_path: Path
+    signum: signal.Signals, way: str, tmp_path: Path
 ) -> None:
     tier = updated_tier(tmp_path / "tier", [ORDERS], SEGMENTS)
     catalog = Catalog(str(tier / "_tierfold"))

@@ -117,18 +117,18 @@ def seeds() -> tuple[int, ...]:
 
 
 def spark_seeds() -> tuple[int, ...]:
-    """The seeds that also run on Spark: `TIERFOLD_SPARK_SEEDS`, or six; `make soak` runs all."""
-    return seeds_of(SPARK_SEEDS_VARIABLE, f"0:4,{LEGACY_FROM}:{LEGACY_FROM + 2}")
+    """The seeds that also run on Spark: `TIERFOLD_SPARK_SEEDS`, or four; `make soak` runs all."""
+    return seeds_of(SPARK_SEEDS_VARIABLE, f"0:3,{LEGACY_FROM}:{LEGACY_FROM + 1}")
 
 
 def s3_seeds() -> tuple[int, ...]:
-    """The seeds that also run on S3: `TIERFOLD_S3_SEEDS`, or ten; `make soak` runs 40."""
-    return seeds_of(S3_SEEDS_VARIABLE, f"0:8,{LEGACY_FROM}:{LEGACY_FROM + 2}")
+    """The seeds that also run on S3: `TIERFOLD_S3_SEEDS`, or five; `make soak` runs 40."""
+    return seeds_of(S3_SEEDS_VARIABLE, f"0:4,{LEGACY_FROM}:{LEGACY_FROM + 1}")
 
 
 def aiven_seeds() -> tuple[int, ...]:
-    """The seeds that also run in Aiven's layout: `TIERFOLD_AIVEN_SEEDS`, or ten; in soak 40."""
-    return seeds_of(AIVEN_SEEDS_VARIABLE, f"0:8,{LEGACY_FROM}:{LEGACY_FROM + 2}")
+    """The seeds that also run in Aiven's layout: `TIERFOLD_AIVEN_SEEDS`, or five; in soak 40."""
+    return seeds_of(AIVEN_SEEDS_VARIABLE, f"0:4,{LEGACY_FROM}:{LEGACY_FROM + 1}")
 
 
 def seeds_of(variable: str, default: str) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from pyspark.sql import SparkSession
@@ -85,6 +85,11 @@ CASES: Final = (
 )
 
 
+def in_soak(*cases: Case) -> list[Any]:
+    """Cases for `make soak` alone."""
+    return [pytest.param(case, marks=pytest.mark.soak) for case in cases]
+
+
 def cleaned(
     lab: KafkaLab, source: Path, out: Path, now_ms: int, segment_bytes: int = 2**20
 ) -> Path:
@@ -118,7 +123,7 @@ def local_view(case: Case, tier: Path, live: tuple[RemoteSegment, ...], folder: 
     return to_local(live, folder / f"{case.topic}-0")
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", [*CASES[::2], *in_soak(*CASES[1::2])], ids=str)
 def test_four_passes_leave_what_kafka_leaves(lab: KafkaLab, case: Case, tmp_path: Path) -> None:
     tier, local = case.tier(tmp_path)
     (folder,) = (local / "kafka-tiered-storage").iterdir()
@@ -145,7 +150,7 @@ def test_four_passes_leave_what_kafka_leaves(lab: KafkaLab, case: Case, tmp_path
     assert "agree with the originals" in tierfold("verify", tier, "--engine", "local").stdout
 
 
-@pytest.mark.parametrize("case", CASES[1:4:2], ids=str)
+@pytest.mark.parametrize("case", [CASES[3], *in_soak(CASES[1])], ids=str)
 def test_readers_get_the_records_that_kafka_has_before_and_after(
     spark: SparkSession, lab: KafkaLab, case: Case, tmp_path: Path
 ) -> None:

@@ -27,6 +27,8 @@ from tierfold.storage.brokers.connection import connected
 from tierfold.storage.brokers.metadata_reader import read_metadata
 from tierfold.storage.kafka.kafka_uuid import new_kafka_uuid
 
+pytestmark = pytest.mark.soak
+
 FINISHED, LISTED = SegmentState.COPY_FINISHED, SegmentState.DELETE_STARTED
 
 

@@ -65,7 +65,7 @@ def test_the_histories_reach_every_case_of_the_rules() -> None:
     assert missing == set()
 
 
-@settings(max_examples=3 * settings().max_examples)
+@settings(max_examples=2 * settings().max_examples)
 @given(histories())
 def test_every_pass_leaves_the_records_of_the_model(history: tuple[Chunk, ...]) -> None:
     with TemporaryDirectory(dir=SCRATCH) as folder:

@@ -117,8 +117,9 @@ def test_ids_that_were_asked_about_are_found_to_be_named_or_not() -> None:
     fold = MetadataFold(1)
     fold.ask(KEY, [A, B, X])
     assert set(fold.naming(KEY).values()) == {Naming.NEVER_NAMED}
-    # A record that brokers drop names its segment, too.
-    fold.apply(records(*DELETED, updated("b", FINISHED)))
+    fold.apply(records(*DELETED, *UPLOAD, added("b", 10, 19), updated("b", GONE)))
+    # Brokers drop an update of a segment whose start is lost: they do not have it.
+    fold.apply(records(updated("x", FINISHED), begin=fold.next_offset(0)))
     assert fold.naming(KEY) == {A: Naming.NAMED, B: Naming.NAMED, X: Naming.NEVER_NAMED}
 
 
@@ -134,18 +135,25 @@ def test_what_was_forgotten_before_the_question_is_not_denied() -> None:
     fold.apply(records(*UPLOAD))
     fold.ask(KEY, [A, X])
     assert fold.naming(KEY) == {A: Naming.NAMED, X: Naming.NEVER_NAMED}
-    for lost in (DELETED[2:], [updated("b", LISTED)]):
-        fold = MetadataFold(1)
-        fold.apply(records(*UPLOAD, *lost))
-        fold.ask(KEY, [X])
-        assert fold.naming(KEY) == {X: Naming.ASKED_LATE}
-        fold.apply(records(added("x", 10, 19), begin=fold.next_offset(0)))
-        assert fold.naming(KEY) == {X: Naming.NAMED}
+    fold = MetadataFold(1)
+    fold.apply(records(*UPLOAD, *DELETED[2:]))
+    fold.ask(KEY, [X])
+    assert fold.naming(KEY) == {X: Naming.ASKED_LATE}
+    fold.apply(records(added("x", 10, 19), begin=fold.next_offset(0)))
+    assert fold.naming(KEY) == {X: Naming.NAMED}
+
+
+def test_an_update_without_its_start_forgets_nothing() -> None:
+    fold = MetadataFold(1)
+    fold.apply(records(*UPLOAD, updated("b", LISTED)))
+    fold.ask(KEY, [B])
+    assert fold.naming(KEY) == {B: Naming.NEVER_NAMED}
 
 
 def test_what_was_made_since_was_not_named_before() -> None:
     fold = MetadataFold(1)
-    fold.apply(records(*UPLOAD, updated("b", LISTED)))
+    gone = (updated("b", LISTED), updated("b", GONE))
+    fold.apply(records(*UPLOAD, added("b", 10, 19), *gone))
     fold.ask_new(KEY, [A, X])
     assert fold.naming(KEY) == {A: Naming.NAMED, X: Naming.NEVER_NAMED}
     fold.apply(records(added("x", 10, 19), begin=fold.next_offset(0)))

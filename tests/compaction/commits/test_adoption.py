@@ -209,6 +209,15 @@ def test_the_row_names_all_that_brokers_have_and_what_it_named() -> None:
     assert after.cleaner_offset is None
 
 
+def test_who_wrote_a_segment_stays_known() -> None:
+    written = replace(a_segment(0, 19, segment_id=BOTH.segment_id), origin=Compacted("an earlier"))
+    view = view_of([BOTH], SWAPPED)
+    assert [one.origin for one in adopted(view, SWAPPED).live] != [written.origin]
+    assert [one.origin for one in adopted(view, SWAPPED, a_state([written])).live] == [
+        written.origin
+    ]
+
+
 def test_an_adoption_that_loses_a_name_is_refused() -> None:
     row = a_state([a_segment(30, 39)])
     events = [*uploaded("0-9", 0, 9)]

@@ -104,6 +104,11 @@ def test_what_nothing_has_is_missing_beside_what_an_election_cut_off_too() -> No
     refusal = adoption(view_of([upload(0, 4)], events), None, brokers_have(events), RUN)
     assert isinstance(refusal, Refusal)
     assert "offset 5 is missing" in refusal.detail
+    # A newer leader that only wrote on has cut nothing off.
+    events = [*uploaded("0-9", 0, 9), *uploaded("10-19", 10, 19, epochs={2: 10})]
+    refusal = adoption(after_election(), None, brokers_have(events), RUN)
+    assert isinstance(refusal, Refusal)
+    assert "offset 0 is missing" in refusal.detail
     # Nor is there a log to go on with, if nothing of the new leader lies beyond.
     events = [*uploaded("cut", 0, 29), *uploaded("0-4", 0, 4, epochs={2: 0})]
     refusal = adoption(view_of([upload(0, 4)], events), None, brokers_have(events), RUN)

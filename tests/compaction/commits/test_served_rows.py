@@ -85,6 +85,18 @@ def test_a_consent_stays_and_ends_serving() -> None:
     assert broken(agreed, update) == []
 
 
+def test_its_metadata_topic_may_only_change_with_a_consent() -> None:
+    another = replace(CLUSTER, metadata_topic_id="n" * 21 + "A", metadata_start=14)
+    silent = replace(SERVED, served_by=(another,))
+    assert "the_cluster_stays" in violations(SERVED, silent, SERVED_INVARIANTS)
+    rebuilt = replace(CONSENT, kind=ConsentKind.REBUILT)
+    agreed = replace(silent, consents=(rebuilt,))
+    assert violations(SERVED, agreed, SERVED_INVARIANTS) == {}
+    for cluster in (replace(another, cluster_id="other"), replace(another, place="/mnt")):
+        moved = replace(agreed, served_by=(cluster,))
+        assert "the_cluster_stays" in violations(SERVED, moved, SERVED_INVARIANTS)
+
+
 def test_a_row_without_a_cluster_may_get_one_and_restore() -> None:
     assert violations(NOT_SERVED, SERVED, SERVED_INVARIANTS) == {}
     restored = replace(NOT_SERVED, segments=(OLD, SECOND), local_ranges=())

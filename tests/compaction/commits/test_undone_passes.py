@@ -1,10 +1,4 @@
-"""Which passes an unclean election undoes, against a model that knows what each pass has read.
-
-    offset     0           30            60     70
-    uploads    |U0  U1  U2 |U3  U4  U5   |               retired by the pass
-    the pass   |S------------------------|               lacks what records from 30 on superseded
-    the log    |           |V-------------------|        a new leader's, from 30 on
-"""
+"""Which passes an unclean election undoes, against a model that knows what each pass has read."""
 
 from __future__ import annotations
 
@@ -154,6 +148,21 @@ def test_a_pass_that_ended_below_the_cut_stays() -> None:
     assert [one.segment_id for one in found.back] == [own("(0, 29)")]
 
 
+def test_what_a_claim_takes_stays() -> None:
+    """It is no pass, whatever earlier ones wrote."""
+    tier = a_tier(*TENS[:1])
+    tier.claim(a_segment(*span) for span in TENS[1:])
+    found = undone(tier)
+    assert isinstance(found, Undone)
+    assert (found.back, starts(found.row.segments)) == ((), [0, 10, 20])
+    tier = a_tier(*TENS[:2])
+    tier.rewrite({replacement("early", 0, 19): frozenset()}, 20)
+    tier.claim(a_segment(*span) for span in TENS[2:])
+    found = undone(tier)
+    assert isinstance(found, Undone)
+    assert (found.back, starts(found.row.segments)) == ((), [0, 20])
+
+
 @pytest.mark.parametrize("clean", [None, 0])
 def test_a_forced_pass_may_have_read_all(clean: int | None) -> None:
     """It says of no offset that it is clean; nor does a merge."""
@@ -175,11 +184,10 @@ def test_a_pass_from_before_the_log_reached_the_cut_stays() -> None:
 
 def test_a_copy_of_what_the_pass_replaced_stands_for_it() -> None:
     tier = compacted((0, 59))
-    copies = {one.copied(own(f"copy {one.start_offset}"), RUN): frozenset[int]() for one in (
-        entry.segment for entry in tier.row.retired
-    )}
+    old = (entry.segment for entry in tier.row.retired)
+    copies = [one.copied(own(f"copy {one.start_offset}"), RUN) for one in old]
     tier.claim()
-    tier.rewrite(copies, None)
+    tier.rewrite(dict.fromkeys(copies, frozenset()), None)
     found = undone(tier)
     assert isinstance(found, Undone)
     assert found.back == ()
@@ -208,14 +216,13 @@ def test_what_is_gone_is_named() -> None:
 
 
 def test_what_the_catalog_does_not_know_is_lost() -> None:
-    tier = compacted((0, 59))
+    tier, lost = compacted((0, 59)), ValuesLost(cut_at=30, gone=())
     del tier.rows[-1]
-    lost = ValuesLost(cut_at=30, gone=())
     assert undone(tier) == lost
     assert "backup" not in lost.note
-    emptied = compacted((0, 59))
-    emptied.rows[-1] = emptied.row.emptied(())
-    assert undone(emptied) == lost
+    tier = compacted((0, 59))
+    tier.rows[-1] = tier.row.emptied(())
+    assert undone(tier) == lost
 
 
 def test_what_an_earlier_forget_adopted_is_as_old_as_is_known() -> None:

@@ -27,6 +27,7 @@ from tierfold.compaction.model.bindings import ServedBy
 from tierfold.compaction.model.origins import UPLOADED, Compacted
 from tierfold.compaction.model.rules import DAY_MS, Rules
 from tierfold.compaction.model.segments import PartitionState, RetiredSegment
+from tierfold.compaction.model.serving import Consent, ConsentKind
 
 NOW_MS: Final = 100 * DAY_MS
 TIMES: Final = VacuumLimits(now_ms=NOW_MS)
@@ -67,6 +68,29 @@ def seen(one: RetiredSegment, events: Sequence[Event], *, is_there: bool = True)
 
 def planned(view: PartitionView) -> DeletionPlan:
     return deletion_plan_of(view, Rules(retention_ms=-1), ServedBy(CLUSTER), TIMES)
+
+
+@pytest.mark.parametrize("state", ["never named", "gone"])
+@pytest.mark.parametrize(
+    ("is_there", "log_start", "is_kept"),
+    [(True, 9, True), (False, 9, False), (True, 10, False)],
+)
+def test_what_a_lost_topic_may_have_named_stays_while_it_has_objects(
+    is_there: bool, log_start: int, is_kept: bool, state: str
+) -> None:
+    """Until it lies below the log start, where no consumer reads it."""
+    one = entry(is_ours=True)
+    view = seen(one, STATES[state], is_there=is_there)
+    events = [*LIVE_EVENTS, *STATES[state]]
+    brokers = brokers_have(events, [segment_id("old")], log_start=log_start)
+    view = replace(view, brokers=brokers)
+    rebuilt = Consent(kind=ConsentKind.REBUILT, given_at_ms=one.retired_at_ms, run="mine")
+    assert view.state is not None
+    after = replace(view, state=replace(view.state, consents=(rebuilt,)))
+    assert bool(planned(after).starting) is not is_kept
+    earlier = replace(rebuilt, given_at_ms=one.retired_at_ms - 1)
+    before = replace(view, state=replace(view.state, consents=(earlier,)))
+    assert planned(before).starting
 
 
 @pytest.mark.parametrize("is_there", [False, True])
@@ -157,6 +181,32 @@ def test_an_orphan_must_be_ours_and_never_have_been_named(
         brokers=brokers_have([*LIVE_EVENTS, *named], [name]),
     )
     assert bool(planned(stale).orphans) is (is_orphan and is_ours)
+
+
+@pytest.mark.parametrize(
+    ("metadata_start", "rebuilt_at_ms", "is_orphan"),
+    [
+        (0, None, True),
+        (14, None, False),
+        *((start, at_ms, at_ms < 8) for start in (0, 14) for at_ms in (7, 8)),
+    ],
+)
+def test_an_orphan_that_a_lost_topic_may_have_named_stays(
+    metadata_start: int, rebuilt_at_ms: int | None, is_orphan: bool
+) -> None:
+    """Only what was written after the rebuild it cannot have named."""
+    stray = unknown(replace(LIVE, segment_id=own_id()))
+    stray = replace(stray, listed=replace(stray.listed, modified_ms=8))
+    row = replace(row_with(entry(is_ours=True)), retired=())
+    if rebuilt_at_ms is not None:
+        consent = Consent(kind=ConsentKind.REBUILT, given_at_ms=rebuilt_at_ms, run="mine")
+        row = replace(row, consents=(consent,))
+    view = view_beside(row, [stray], LIVE_EVENTS)
+    assert view.orphans == (stray.listed,)
+    assert view.brokers is not None
+    cut = replace(view.brokers, metadata_start=metadata_start)
+    found = planned(replace(view, brokers=cut))
+    assert bool(found.orphans) is is_orphan
 
 
 def test_what_brokers_have_finished_is_never_an_orphan() -> None:

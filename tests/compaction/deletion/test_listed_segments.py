@@ -40,11 +40,13 @@ from tierfold.compaction.deletion.deletion_plan import (
 )
 from tierfold.compaction.deletion.dropped import Dropped
 from tierfold.compaction.deletion.third_send import confirmed, read_back, why_open
+from tierfold.compaction.discovery.listing import ListedSegment
 from tierfold.compaction.discovery.view import PartitionView
 from tierfold.compaction.model.bindings import UNDECLARED, Binding, ServedBy
 from tierfold.compaction.model.origins import UPLOADED, Compacted
 from tierfold.compaction.model.rules import Rules
-from tierfold.compaction.model.segments import RetiredSegment
+from tierfold.compaction.model.segments import PartitionState, RetiredSegment
+from tierfold.compaction.model.serving import Consent, ConsentKind
 from tierfold.compaction.publishing.deletions import next_deletion
 from tierfold.compaction.publishing.next_step import next_step
 from tierfold.compaction.publishing.steps import (
@@ -262,6 +264,22 @@ def test_an_orphan_that_brokers_were_given_meanwhile_stays() -> None:
     orphans = tuple(listed(one) for one in (U, N, unknown))
     plan = confirmed(replace(PLAN, orphans=orphans), a_look(ROW, SWAPPED), Done())
     assert plan.orphans == (listed(N),)
+
+
+def test_an_orphan_that_a_lost_topic_may_have_named_stays() -> None:
+    """Under the claim the row may say so, though the survey's did not yet."""
+    rebuilt = Consent(kind=ConsentKind.REBUILT, given_at_ms=NOW_MS, run="mine")
+    early, late = (replace(listed(N), modified_ms=NOW_MS + ms) for ms in (0, 1))
+    plan = replace(PLAN, orphans=(early, late))
+    cut = replace(CLUSTER, metadata_start=14)
+
+    def kept(row: PartitionState) -> tuple[ListedSegment, ...]:
+        return confirmed(plan, a_look(row, SWAPPED), Done()).orphans
+
+    assert kept(replace(ROW, served_by=(CLUSTER,))) == (early, late)
+    assert kept(replace(ROW, served_by=(CLUSTER,), consents=(rebuilt,))) == (late,)
+    assert kept(replace(ROW, served_by=(cut,), consents=(rebuilt,))) == (late,)
+    assert kept(replace(ROW, served_by=(cut,))) == ()
 
 
 def test_nothing_goes_after_a_look_without_a_listing() -> None:

@@ -159,9 +159,9 @@ def test_the_sentences() -> None:
 
 def test_beside_brokers_the_sentence_names_no_time() -> None:
     (served,) = superseded_bytes([entry(BROKER)], Rules(cleanup_policy=COMPACT), BOUND)
-    assert served.sentence("").startswith("1 000 bytes of replaced segments stay: brokers serve")
+    assert served.sentence("").startswith("1 000 bytes of replaced segments stay until ")
     assert served.sentence("").endswith(
-        "until the new segments are published; they go a grace period (1 d) after brokers list"
+        "let brokers list them for deletion; they go a grace period (1 d) after brokers list"
         f" them, {EARLIER}"
     )
 

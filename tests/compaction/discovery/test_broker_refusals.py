@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from tests.compaction.brokers.test_preconditions import (
@@ -15,8 +16,9 @@ from tests.compaction.brokers.test_preconditions import (
 )
 from tests.compaction.builders import KEY
 from tierfold.compaction.brokers.cluster_configs import Configs
-from tierfold.compaction.brokers.cluster_facts import ClusterSetup, TopicSetup
+from tierfold.compaction.brokers.cluster_facts import ClusterSetup, TopicFacts, TopicSetup
 from tierfold.compaction.brokers.cluster_view import ClusterView
+from tierfold.compaction.brokers.events import METADATA_TOPIC
 from tierfold.compaction.discovery.broker_refusals import rights_refusals, setup_refusals
 from tierfold.compaction.discovery.view import Refusal, RefusalReason
 from tierfold.compaction.model.rules import DAY_MS, Rules
@@ -85,3 +87,45 @@ def test_topics_without_rights_share_one_refusal_with_one_command() -> None:
     assert part.code == "right_missing"
     assert part.command.endswith("--operation Describe --topic a --topic b")
     assert rights_refusals(look, {"left-out": Rules()}) == {}
+
+
+def test_what_a_run_needs_to_publish_is_said_before_anything_is_done() -> None:
+    write = denied("Write", METADATA_TOPIC)
+    facts = {
+        "denied": denied("Describe", "denied"),
+        "unread": TopicFacts(name="unread", topic_id=ID, partitions=1, lacks_read=True),
+        "read": TopicFacts(name="read", topic_id=ID, partitions=1),
+        "absent": None,
+        "taken-out": denied("Describe", "taken-out"),
+    }
+    topics = {
+        name: TopicSetup(name=name, facts=found, configs=configs(GOOD))
+        for name, found in facts.items()
+    }
+    look = replace(looked(cluster(), configs(GOOD)), topics=topics)
+    no_write = replace(look, setup=replace(look.setup, lacks_write=write))
+    rules = dict.fromkeys(topics, COMPACT) | {"taken-out": replace(COMPACT, publish=False)}
+
+    def said(look: ClusterView, **needs: bool) -> tuple[set[str], set[str], bool]:
+        """The topics that are refused, what commands grant, and whether there is another way."""
+        found = rights_refusals(look, rules, **needs)
+        ((part,),) = {one.parts for one in found.values()}
+        granted = re.findall(r"--operation (\w+) ([^`]+)`", part.remedy)
+        words = {f"{operation} {place}" for operation, place in granted}
+        return {*found}, words, "--canary off" in part.remedy
+
+    describe = "Describe --topic denied --topic taken-out"
+    assert said(no_write) == said(look, publishes=True) == said(look, consumes=True)
+    assert said(look) == ({"denied", "taken-out"}, {describe}, False)
+    refused, words, _ = said(no_write, publishes=True)
+    assert refused == {"denied", "unread", "read", "taken-out"}
+    assert words == {describe, f"Write --topic {METADATA_TOPIC}"}
+    refused, words, has_other_way = said(no_write, publishes=True, consumes=True)
+    assert refused == {"denied", "unread", "read", "taken-out"}
+    assert has_other_way
+    assert words == {
+        "Describe --topic taken-out",
+        "Read --topic denied --topic unread",
+        f"Write --topic {METADATA_TOPIC}",
+    }
+    assert said(look, publishes=True, consumes=True)[0] == {"denied", "unread", "taken-out"}

@@ -24,7 +24,7 @@ from tierfold.compaction.discovery.identity import (
 from tierfold.compaction.discovery.view import Refusal, RefusalReason
 from tierfold.compaction.model.bindings import UNDECLARED, Binding, Detached, ServedBy
 from tierfold.compaction.model.segments import PartitionState
-from tierfold.compaction.model.serving import Consent, ConsentKind
+from tierfold.compaction.model.serving import NO_TOPIC, Consent, ConsentKind
 from tierfold.compaction.model.tier_service import TierPlace, TierService
 
 ROW: Final = a_state(a_chain(10))
@@ -49,6 +49,15 @@ def test_a_row_that_names_no_cluster_is_only_read(row: PartitionState | None) ->
 
 def test_the_cluster_that_was_noted_is_the_same() -> None:
     assert identity_of(SERVED, CLUSTER) is Identity.SAME
+
+
+def test_the_row_of_a_rebuild_that_has_not_ended_says_so() -> None:
+    row = replace(SERVED, served_by=(replace(CLUSTER, metadata_topic_id=NO_TOPIC),))
+    refusal = identity_of(row, CLUSTER)
+    assert isinstance(refusal, Refusal)
+    assert refusal.reason is RefusalReason.ANOTHER_METADATA_TOPIC
+    assert "has not named all that was lost" in refusal.detail
+    assert NO_TOPIC not in refusal.detail
 
 
 @pytest.mark.parametrize(

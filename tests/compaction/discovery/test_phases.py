@@ -122,7 +122,7 @@ def test_what_a_dead_run_left_is_an_orphan_and_never_read() -> None:
     view = view_beside(None, [FIRST, ours], uploaded("0-9", 0, 9))
     assert [one.segment_id for one in view.orphans] == [ours.segment_id]
     assert spans(view) == ["0-9"]
-    assert "which died left behind" in view.notes[0]
+    assert "that runs wrote and did not commit" in view.notes[0]
 
 
 def test_the_log_begins_where_brokers_say() -> None:

@@ -7,12 +7,19 @@ from typing import Any
 
 import pytest
 
-from tests.compaction.beside_brokers import discovered_beside, own_id, refusal_beside, view_beside
+from tests.compaction.beside_brokers import (
+    discovered_beside,
+    facts_beside,
+    own_id,
+    refusal_beside,
+    view_beside,
+)
 from tests.compaction.broker_events import FINISHED, GONE, LISTED, added, updated, uploaded
 from tests.compaction.builders import (
     CLUSTER,
     a_segment,
     a_state,
+    agreeing,
     epochs,
     leave_alone,
     retired,
@@ -21,6 +28,8 @@ from tests.compaction.builders import (
 from tests.compaction.uploads import a_row, spans, upload
 from tierfold.compaction.brokers.cluster_facts import Absence, UnknownOffsets
 from tierfold.compaction.brokers.events import Event
+from tierfold.compaction.discovery.draft import drafted
+from tierfold.compaction.discovery.drafted_view import view_of
 from tierfold.compaction.discovery.view import PLACE, PartitionView, Refusal, RefusalReason
 from tierfold.compaction.model.origins import Compacted
 from tierfold.compaction.model.segments import PartitionState
@@ -44,6 +53,31 @@ def test_whole_objects_that_brokers_never_had() -> None:
     assert f"{SECOND.listed}, whole and not written by tierfold" in refusal.detail
     assert "Do not restart a broker" in refusal.remedy
     assert "docs/kafka.md" in refusal.remedy
+
+
+def test_a_metadata_topic_that_lost_its_beginning() -> None:
+    """Until the row notes that all was named again since."""
+    row = replace(a_state([a_segment(0, 9)]), served_by=(CLUSTER,))
+
+    def beside(state: PartitionState, start: int) -> PartitionView | Refusal:
+        facts = facts_beside(state, [], uploaded(0, 0, 9))
+        assert facts.brokers is not None
+        brokers = replace(facts.brokers, metadata_start=start)
+        draft = drafted(replace(facts, brokers=brokers))
+        return draft if isinstance(draft, Refusal) else view_of(draft, agreeing(draft))
+
+    assert isinstance(beside(row, 0), PartitionView)
+    refusal = beside(row, 14)
+    assert isinstance(refusal, Refusal)
+    assert refusal.reason is RefusalReason.METADATA_LOST
+    assert "begins at offset 14" in refusal.detail
+    assert "Do not restart a broker" in refusal.remedy
+    assert "`tierfold rebuild TIER`" in refusal.remedy
+    noted = replace(row, served_by=(replace(CLUSTER, metadata_start=14),))
+    assert isinstance(beside(noted, 14), PartitionView)
+    assert isinstance(beside(noted, 15), Refusal)
+    # No cluster was ever noted: whatever brokers have must be named, as it is here.
+    assert isinstance(beside(replace(row, served_by=()), 14), PartitionView)
 
 
 def test_the_command_that_leaves_them_alone_names_them_all() -> None:

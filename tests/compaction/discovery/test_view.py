@@ -64,6 +64,15 @@ def test_new_segments_chain_to_the_live_end() -> None:
     assert view.notes == ()
 
 
+def test_a_row_without_segments_takes_the_first_one_whole() -> None:
+    """Its log start may lie in a batch, as DeleteRecords leaves it: nothing is cut there."""
+    emptied = a_state([], log_start_offset=150)
+    view = extended(CHAIN[:3], emptied)
+    assert (view.segments, view.log_start_offset) == (CHAIN[1:3], 150)
+    # What lies behind a gap waits all the same.
+    assert extended(CHAIN[2:], emptied).segments == ()
+
+
 def test_a_fresh_row_adopts_the_view_under_epoch_0() -> None:
     view = extended(CHAIN[:2])
     assert state_with_new(view) == a_state(CHAIN[:2])

@@ -9,6 +9,7 @@ import pytest
 from tests.compaction.broker_events import GONE, LISTED
 from tests.compaction.builders import a_segment, retired
 from tests.compaction.looks import LIMITS, NOW_MS, a_look, a_row, given, replacement, started, whole
+from tierfold.compaction.model.serving import Consent, ConsentKind
 from tierfold.compaction.publishing.deletions import next_deletion
 from tierfold.compaction.publishing.event_check import ForbiddenEvent, checked
 from tierfold.compaction.publishing.replacements import update_event
@@ -30,6 +31,26 @@ def test_from_listed_to_gone() -> None:
     assert [event.segment_id for event in step.events] == [U.segment_id]
     look = a_look(ROW, [*SWAPPED, given(U, GONE), given(V, GONE)], present=frozenset())
     assert next_deletion(look) == Done()
+
+
+def test_what_a_lost_topic_may_have_named_is_not_deleted() -> None:
+    """A rebuild that was killed has not named it yet, and brokers may read it from memory."""
+    earlier = replacement("earlier", 0, 19)
+    row = a_row([R], [earlier])
+    assert next_deletion(a_look(row, whole(R))) == Delete(
+        segment_ids=(earlier.segment_id,), why="brokers no longer need them"
+    )
+    (entry,) = row.retired
+    rebuilt = Consent(kind=ConsentKind.REBUILT, given_at_ms=entry.retired_at_ms, run="mine")
+    assert next_deletion(a_look(replace(row, consents=(rebuilt,)), whole(R))) == Done()
+    before = replace(rebuilt, given_at_ms=entry.retired_at_ms - 1)
+    assert isinstance(next_deletion(a_look(replace(row, consents=(before,)), whole(R))), Delete)
+    after = replace(row, consents=(rebuilt,))
+    forgotten = [*whole(R, earlier), given(earlier, LISTED), given(earlier, GONE)]
+    assert next_deletion(a_look(after, forgotten)) == Done()
+    assert next_deletion(a_look(after, whole(R), log_start=19)) == Done()
+    # No consumer reads below the log start.
+    assert isinstance(next_deletion(a_look(after, whole(R), log_start=20)), Delete)
 
 
 def test_nothing_is_gone_or_deleted_by_a_look_without_a_listing() -> None:

@@ -365,7 +365,8 @@ def test_whatever_is_decided_is_allowed() -> None:
     for seed, look, step in sends(range(100)):
         assert isinstance(checked(look, step.events), Checked), (seed, step)
         purposes[step.purpose] += 1
-    assert min(purposes[one] for one in Purpose) > 5
+    of_rebuild = {Purpose.NAME_AGAIN, Purpose.SERVE_AGAIN}
+    assert min(purposes[one] for one in set(Purpose) - of_rebuild) > 5
 
 
 def test_a_batch_that_lacks_what_covers_its_deletions_is_forbidden() -> None:

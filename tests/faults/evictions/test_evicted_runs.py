@@ -16,7 +16,12 @@ from tests.faults.evictions.evicted_run import (
 
 
 @pytest.mark.parametrize(
-    ("signum", "evictions"), [(signal.SIGINT, 1), (signal.SIGTERM, 1), (signal.SIGKILL, 2)]
+    ("signum", "evictions"),
+    [
+        (signal.SIGTERM, 1),
+        pytest.param(signal.SIGINT, 1, marks=pytest.mark.soak),
+        pytest.param(signal.SIGKILL, 2, marks=pytest.mark.soak),
+    ],
 )
 def test_runs_that_are_evicted_finish_the_tier_together(
     tmp_path: Path, signum: signal.Signals, evictions: int

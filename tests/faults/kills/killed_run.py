@@ -278,11 +278,16 @@ def killed(
 
 
 def killed_round(
-    folder: Path, seed: int, lab: KafkaLab, kinds: KillRound, endpoint: str | None = None
+    folder: Path,
+    seed: int,
+    kills: int,
+    lab: KafkaLab,
+    kinds: KillRound,
+    endpoint: str | None = None,
 ) -> list[KilledTier]:
-    """Apply a round of kills to a tier; the kills after a run that ends first hit another tier."""
+    """Apply this many kills to a tier; those after a run that ends first hit another tier."""
     found: list[KilledTier] = []
-    while (left := KILLS_PER_ROUND - len(kills_of(found))) > 0:
+    while (left := kills - len(kills_of(found))) > 0:
         next_seed = seed + len(found)
         found.append(killed(folder / str(next_seed), next_seed, left, lab, kinds, endpoint))
         if found[-1].violations:

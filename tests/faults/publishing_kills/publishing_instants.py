@@ -2,11 +2,12 @@
 
 A run passes these places, most of them several times:
 
-    claim, look, replay, note, send, produce, flush, commit
+    claim, look, replay, probe, note, send, produce, flush, commit
 
-A look has a `replay` after it has read the row; the first one is the survey's. `produce` is the
-last thing before the client gets a batch, and `flush` comes after the last check of its age, while
-all records wait in the client. An instant is before or after one of these calls.
+A look has a `replay` after it has read the row; the first one is the survey's. A `probe` is the
+record that `rebuild` reads at the log start. `produce` is the last thing before the client gets a
+batch, and `flush` comes after the last check of its age, while all records wait in the client. An
+instant is before or after one of these calls.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import pytest
 
 from tierfold.jobs.context.metadata_replay import MetadataReplay
 from tierfold.jobs.pipeline.held_partitions import HeldPartitions
-from tierfold.jobs.publishing import joint_sends, publishing_run
+from tierfold.jobs.publishing import joint_sends, publishing_run, rebuild_looks
 from tierfold.storage.brokers import event_door
 from tierfold.storage.brokers.event_door import EventDoor
 
@@ -93,6 +94,7 @@ def watched(instants: Instants) -> Iterator[None]:
             ("commit", HeldPartitions, "commit"),
             ("look", joint_sends, "looks_at"),
             ("replay", MetadataReplay, "go_on"),
+            ("probe", rebuild_looks, "read_log_start"),
             ("note", publishing_run, "note_service"),
             ("send", EventDoor, "send"),
             ("flush", EventDoor, "_flush"),

@@ -71,7 +71,9 @@ def _plan(run: ServedRun, look: Look) -> RestorePlan | str:
     if plan.is_nothing:
         return "nothing to do"
     for segment in plan.back:
-        if segment.segment_id in environment.deleted_by_runs:
+        # By a row that another run has changed since, nothing is committed.
+        is_newest = look.row == environment.table.row
+        if segment.segment_id in environment.deleted_by_runs and is_newest:
             environment.fail(f"a restore takes {segment.segment_id}, which a vacuum deleted")
         if segment.segment_id not in look.whole:
             return "objects are missing"

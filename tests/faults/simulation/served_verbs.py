@@ -187,21 +187,30 @@ def _rewrite(run: ServedRun, look: Look, plan: Sequence[Replacement]) -> None:
         _write(run, group)
     horizon_ms = look.now_ms + environment.delete_retention_ms
     clean = max(source.end_offset + 1 for group in plan for source in group.sources)
-    run.commit(
-        look,
-        *_swapped(run, plan),
-        NotePass(earliest_ms=horizon_ms, has_spared=False),
-        *_noted_of(environment, plan),
-        _local_noted(environment, look),
-        AdvanceCleanerOffset(
-            epoch=look.row.epoch, offset=max(clean, look.row.cleaner_offset or 0)
-        ),
-    )
-    for group in plan:
-        for offset, end in group.dropped.items():
-            environment.cluster.log.dropped.setdefault(offset, set()).add(end)
+    try:
+        run.commit(
+            look,
+            *_swapped(run, plan),
+            NotePass(earliest_ms=horizon_ms, has_spared=False),
+            *_noted_of(environment, plan),
+            _local_noted(environment, look),
+            AdvanceCleanerOffset(
+                epoch=look.row.epoch, offset=max(clean, look.row.cleaner_offset or 0)
+            ),
+        )
+    finally:
+        _note_dropped(environment, plan)
     environment.outcomes["passes"] += 1
     environment.outcomes["groups"] += len(plan)
+
+
+def _note_dropped(environment: ServedEnvironment, plan: Sequence[Replacement]) -> None:
+    """Note which tombstones are gone, if the row has the pass: a run may die of its own commit."""
+    live = environment.table.row.live_ids
+    for group in plan:
+        if live & {content.segment_id for content in group.contents}:
+            for offset, end in group.dropped.items():
+                environment.cluster.log.dropped.setdefault(offset, set()).add(end)
 
 
 def _noted_of(environment: ServedEnvironment, plan: Sequence[Replacement]) -> Iterator[Update]:

@@ -292,7 +292,7 @@ _STUCK = "is still there|cannot be forgotten|no history has"
         (forget_gives_up_every_live_segment, 2018, 100, "is part of the log"),
         (forgotten_rows_keep_the_old_end, 2018, 400, _STUCK),
         (commits_carry_the_start_time_of_the_run, 2000, 20, "a commit has the time"),
-        (unanswered_completions_count_as_done, 2459, 400, "is not there"),
+        (unanswered_completions_count_as_done, 2121, 400, "is not there"),
         (uploads_of_brokers_are_aborted, 2009, 400, "a broker's upload of"),
         (uploads_in_progress_are_aborted, 2028, 300, "upload of"),
     ],

@@ -17,11 +17,14 @@ LOCAL: Final[Any] = {"engine": "local", **POLICY}
 tier = copied(lambda folder: updated_tier(folder, [key_of("orders"), key_of("payments")], 2))
 
 
-@pytest.mark.parametrize("verb", [tierfold.plan, tierfold.status, tierfold.compact])
-def test_progress_begins_with_the_survey(verb: Any, tier: Path) -> None:
+@pytest.mark.parametrize(
+    ("verb", "options"),
+    [(tierfold.plan, POLICY), (tierfold.status, POLICY), (tierfold.compact, LOCAL)],
+)
+def test_progress_begins_with_the_survey(verb: Any, options: Any, tier: Path) -> None:
     seen: list[tierfold.Progress] = []
     objects = len([*tier.glob("kafka-tiered-storage/*/*")])
-    verb(tier, progress=seen.append, **POLICY)
+    verb(tier, progress=seen.append, **options)
     (first, *_) = seen
     survey = [one for one in seen if one.step == "survey"]
     assert (first.step, first.partitions_total) == ("survey", None)

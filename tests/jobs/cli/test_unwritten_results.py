@@ -11,11 +11,21 @@ import pytest
 
 from tests.jobs.commands import ALWAYS, ROOT, status_of, tierfold, told
 from tests.jobs.tiers import copied, files_below, flip_last_byte, key_of, updated_tier
+from tests.spread import most_in_soak
 
 tier = copied(lambda folder: updated_tier(folder, [key_of("orders")], 2))
 
 COMPACT: Final = ("compact", *ALWAYS, "--engine", "local")
-READING: Final = (("plan", *ALWAYS), ("status",), ("verify", "--engine", "local"), ("history",))
+READING: Final = (
+    ("plan", *ALWAYS),
+    ("plan", *ALWAYS, "--json"),
+    ("status",),
+    ("status", "--json"),
+    ("verify", "--engine", "local", "--json"),
+    ("verify", "--engine", "local"),
+    ("history",),
+    ("history", "--json"),
+)
 
 
 def ran(tier: Path, command: tuple[str, ...], shell: str) -> subprocess.CompletedProcess[str]:
@@ -55,13 +65,10 @@ def test_the_code_of_a_failed_partition_goes_before(tier: Path, options: tuple[s
     assert not is_compacted(tier)
 
 
-@pytest.mark.parametrize("command", READING, ids=lambda command: command[0])
-@pytest.mark.parametrize("options", [(), ("--json",)])
-def test_a_full_stdout_of_a_verb_that_reads(
-    tier: Path, command: tuple[str, ...], options: tuple[str, ...]
-) -> None:
+@pytest.mark.parametrize("command", most_in_soak(READING, 4), ids=" ".join)
+def test_a_full_stdout_of_a_verb_that_reads(tier: Path, command: tuple[str, ...]) -> None:
     assert tierfold("compact", tier, *COMPACT[1:]).code == 0
-    done = ran(tier, (*command, *options), ">/dev/full")
+    done = ran(tier, command, ">/dev/full")
     assert done.returncode == 5, done.stderr
     assert "Traceback" not in done.stderr
 
@@ -92,10 +99,11 @@ def test_a_reader_that_goes_early_ends_quietly(tier: Path, options: str) -> None
     assert done.stdout.strip() in {"0", "141"}
 
 
-@pytest.mark.parametrize("stderr", ["2>&-", "2>/dev/full"])
-@pytest.mark.parametrize("stdin", ["", "<&-"])
-def test_a_closed_or_full_stderr_changes_nothing(tier: Path, stderr: str, stdin: str) -> None:
-    done = ran(tier, (*COMPACT, "--json"), f"{stderr} {stdin}")
+@pytest.mark.parametrize(
+    "redirected", most_in_soak(["2>&- <&-", "2>&-", "2>/dev/full <&-", "2>/dev/full"], 2)
+)
+def test_a_closed_or_full_stderr_changes_nothing(tier: Path, redirected: str) -> None:
+    done = ran(tier, (*COMPACT, "--json"), redirected)
     assert done.returncode == 0
     assert '"outcome": "compacted"' in done.stdout
     assert is_compacted(tier)

@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from tests.jobs.tiers import folder_of
+from tests.scratch import SCRATCH
 from tierfold.compaction.model.origins import UPLOADED, Compacted
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, RetiredSegment, Segment
 from tierfold.jobs.context.run_context import run_context
@@ -57,7 +58,7 @@ def check_same_result(
 @contextmanager
 def copies_of(tier: Path) -> Iterator[tuple[Path, ...]]:
     """A copy of the tier for each engine."""
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory(dir=SCRATCH) as folder:
         yield tuple(Path(shutil.copytree(tier, Path(folder) / name)) for name in ENGINES)
 
 

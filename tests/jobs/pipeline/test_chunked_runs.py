@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.jobs.chunked_logs import DAY_MS, Upload, compacted, live_records, put_uploads, uploads
 from tests.jobs.commands import status_of
 from tests.jobs.tiers import key_of, made_tier
+from tests.scratch import SCRATCH
 from tests.storage.live_segments import NOW_MS
 from tierfold.compaction.planning.chunks import Budget
 from tierfold.jobs.context.scope import Scope
@@ -22,7 +23,7 @@ from tierfold.storage.catalog.runs_table import RunsTable
 PARTITIONS: Final = 10
 """In one example: the time of a run depends on its waves, not its partitions."""
 
-EXAMPLES: Final = max(1, settings().max_examples // 30)
+EXAMPLES: Final = max(1, settings().max_examples // 60)
 RUNS_MOST: Final = 200
 
 logs = st.lists(st.tuples(uploads(), st.integers(1, 4)), min_size=PARTITIONS, max_size=PARTITIONS)
@@ -58,7 +59,7 @@ def unlike(tier: Path) -> dict[str, object]:
 def test_chunks_end_in_the_same_records_as_the_whole(
     drawn: list[tuple[tuple[Upload, ...], int]]
 ) -> None:
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory(dir=SCRATCH) as folder:
         tier = made_tier(Path(folder) / "tier")
         bounds, _ = two_of_each(tier, drawn)
         reports = compacted(tier, bounds)
@@ -87,7 +88,7 @@ def test_chunks_end_in_the_same_records_as_the_whole(
 def test_the_next_run_continues_a_stopped_run(
     drawn: list[tuple[tuple[Upload, ...], int]], share: int
 ) -> None:
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory(dir=SCRATCH) as folder:
         tier = made_tier(Path(folder) / "tier")
         bounds, largest = two_of_each(tier, drawn)
         compacted(tier, scope=Scope(topics=("whole*",)))

@@ -13,7 +13,7 @@ import pytest
 
 from tests.jobs.claims import ORDERS, catalog_of
 from tests.jobs.commands import ALWAYS, CLOCK, status_of, tierfold
-from tests.jobs.tiers import files_below, made_tier, put_segment, records_in
+from tests.jobs.tiers import copied, files_below, made_tier, put_segment, records_in
 from tests.storage.live_segments import data
 from tierfold.storage.key_indexes.index_files import filter_file, read_filter_file
 from tierfold.storage.key_indexes.index_folder import FOLDER
@@ -50,15 +50,17 @@ def live(tier: Path) -> list[tuple[int, bytes | None, bytes | None]]:
     return records_in([segment["log"] for segment in status_of(tier)["orders", 0]["segments"]])
 
 
-@pytest.fixture
-def clean(tmp_path: Path) -> Path:
+def two_clean(folder: Path) -> Path:
     """Two clean segments with key indexes: offsets 0 to 2 with keys a, b, and 3 to 5 with c, d."""
-    tier = made_tier(tmp_path / "tier")
+    tier = made_tier(folder)
     put(tier, 0, "a=1", "a=2", "b=1")
     put(tier, 3, "c=1", "c=2", "d=1")
     compact(tier)
     assert len(list(indexes(tier).rglob("*.bloom"))) == 2
     return tier
+
+
+clean = copied(two_clean)
 
 
 def test_an_unchanged_tier_is_neither_read_nor_written(clean: Path) -> None:

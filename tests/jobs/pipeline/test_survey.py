@@ -34,7 +34,7 @@ from tierfold.compaction.planning.plan import Compact
 from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.pipeline.known_partition import refusal_of
-from tierfold.jobs.pipeline.survey import survey
+from tierfold.jobs.pipeline.survey import survey, survey_again
 from tierfold.jobs.settings.resolution import resolve
 from tierfold.jobs.verbs.status import status
 from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER, LocalTieredStorage
@@ -67,6 +67,19 @@ def test_a_plan_and_a_dry_run_report_the_round_and_change_nothing(
     assert ("dry run: nothing is changed" in screen) == (verb[0] == "compact")
     assert files_below(tier) == before
     assert sorted(path.name for path in tier.iterdir()) == [TIER_FOLDER]
+
+
+def test_what_partitions_took_is_of_all_that_the_run_surveyed_first(tier: Path) -> None:
+    keys = [key_of("orders"), key_of("payments")]
+    for key in keys:
+        put_updates(tier, key, 0)
+    context, settings = run_context(str(tier)), resolve([])
+    assert len(survey(context, settings, Scope())) == 2
+    before = context.stored.before
+    assert before is not None
+    # Some are surveyed again once what was open of them is published.
+    assert len(survey_again(context, settings, keys[:1], Scope())) == 1
+    assert context.stored.before == before
 
 
 def test_a_topic_without_a_policy_is_left_unchanged(tier: Path) -> None:

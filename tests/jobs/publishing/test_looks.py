@@ -11,7 +11,7 @@ from tests.jobs.tiers import updated_tier
 from tierfold.compaction.model.rules import Rules
 from tierfold.jobs.pipeline.held_partitions import HeldPartitions
 from tierfold.jobs.pipeline.publication import Publication, PublicationState
-from tierfold.jobs.publishing.looks import looks_at
+from tierfold.jobs.publishing.looks import by_discovery, looks_at
 
 
 def test_where_all_partitions_are_lost_nothing_is_asked(tmp_path: Path) -> None:
@@ -22,6 +22,6 @@ def test_where_all_partitions_are_lost_nothing_is_asked(tmp_path: Path) -> None:
     assert held.claim([row_of(tier)]) == {}
     catalog_of(tier).claim([row_of(tier)], "rival", at_ms=2)
     assert context.cluster is not None
-    looks = looks_at(held, context.cluster, {ORDERS: Rules()}, 1)
+    looks = looks_at(held, context.cluster, {ORDERS: Rules()}, 1, by_discovery)
     why = "another run took the partition over"
     assert looks.seen == {ORDERS: Publication(state=PublicationState.FENCED, why=why)}

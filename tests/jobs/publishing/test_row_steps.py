@@ -31,6 +31,7 @@ from tests.jobs.publishing.row_step_scenes import (
     to_retire,
     to_retire_a_start,
 )
+from tests.spread import most_in_soak
 from tests.storage.live_segments import an_abort, data, marker
 from tierfold.compaction.commits.commit import (
     AddSegments,
@@ -216,7 +217,7 @@ def test_until_when_an_upload_is_local_is_noted_before_it_goes(
     assert first.until_ms >= NOW_SENT_MS + HOUR_MS
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", most_in_soak(range(6), 3))
 def test_whatever_brokers_do_between_looks(tier: PublishedTier, seed: int) -> None:
     """They upload over what is live, and beyond it, and delete what runs wrote."""
     rng, held = Random(seed), tier.held()

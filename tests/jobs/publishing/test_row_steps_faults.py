@@ -24,6 +24,7 @@ from tests.jobs.publishing.row_step_scenes import (
     to_merge_what_is_live,
     writing_scenes,
 )
+from tests.spread import spread
 from tests.storage.call_scripts import Killed, Script, at, fails, instead, killed
 from tests.storage.scripted_catalog import rival_claims, unknown
 from tierfold.compaction.cleaning import merges as merge_tasks
@@ -175,8 +176,9 @@ def written_calls(tier: PublishedTier, scene: Scene) -> list[str]:
 
 
 @writing_scenes
+@pytest.mark.parametrize("count", [4, pytest.param(100, id="all", marks=pytest.mark.soak)])
 def test_a_run_that_dies_at_any_write_leaves_orphans_at_most(
-    tier: PublishedTier, scene: Scene, tmp_path: Path
+    tier: PublishedTier, scene: Scene, tmp_path: Path, count: int
 ) -> None:
     calls = written_calls(tier.copied(tmp_path / "another"), scene)
     assert calls[-1] == "commit 1"
@@ -184,7 +186,7 @@ def test_a_run_that_dies_at_any_write_leaves_orphans_at_most(
     scene(tier)
     survivors = survivors_of(tier, *(one for one in tier.uploads if one.end_offset >= 20))
     before = tier.row
-    for step in calls:
+    for step in spread(calls, count):
         with pytest.raises(Killed):
             looked(tier, killed(step)).carried_out()
     # Only what a claim takes is live now.

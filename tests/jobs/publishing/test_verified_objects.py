@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -36,10 +37,8 @@ SUFFIXES: Final = ("log", "indexes", "rsm-manifest")
 class Replaced:
     """orders-0 of three uploads, compacted to one segment by a run that has ended."""
 
-    def __init__(self, local: Path, folder: Path, case: AivenCase) -> None:
-        self.folder = aiven_tier(local, folder, case.variant)
-        done = tierfold("compact", self.folder, *ALWAYS, CLOCK, str(NOW_MS), *case.arguments)
-        assert done.code == 0, done
+    def __init__(self, compacted: Path, folder: Path, case: AivenCase) -> None:
+        self.folder = Path(shutil.copytree(compacted, folder))
         keys = (KeyFile(key_id="key-1", path=str(KEY_FILE)),) if case.variant.key else ()
         prefix = PREFIX if case.variant.key_prefix else ""
         self.layout = LayoutOptions(layout=Layout.AIVEN, key_prefix=prefix, key_files=keys)
@@ -106,16 +105,30 @@ def uploads(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return updated_tier(tmp_path_factory.mktemp("local") / "tier", (ORDERS,), segments=3)
 
 
+@pytest.fixture(scope="module")
+def compacted(uploads: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A compacted tier of each variant of the layout, by the variant's name."""
+    found: dict[str, Path] = {}
+    for case in CASES:
+        folder = aiven_tier(uploads, tmp_path_factory.mktemp("compacted") / "tier", case.variant)
+        done = tierfold("compact", folder, *ALWAYS, CLOCK, str(NOW_MS), *case.arguments)
+        assert done.code == 0, done
+        found[case.name] = folder
+    return found
+
+
 @pytest.fixture(params=CASES, ids=lambda case: case.name)
-def replaced(request: pytest.FixtureRequest, uploads: Path, tmp_path: Path) -> Replaced:
+def replaced(
+    request: pytest.FixtureRequest, compacted: dict[str, Path], tmp_path: Path
+) -> Replaced:
     """Each variant of the layout."""
-    return Replaced(uploads, tmp_path / "tier", request.param)
+    return Replaced(compacted[request.param.name], tmp_path / "tier", request.param)
 
 
 @pytest.fixture
-def plain(uploads: Path, tmp_path: Path) -> Replaced:
+def plain(compacted: dict[str, Path], tmp_path: Path) -> Replaced:
     """The variant of which tierfold reads a log as it is stored."""
-    return Replaced(uploads, tmp_path / "tier", PLAIN)
+    return Replaced(compacted[PLAIN.name], tmp_path / "tier", PLAIN)
 
 
 def test_whole_objects_may_be_read(replaced: Replaced) -> None:
@@ -167,6 +180,15 @@ def test_what_this_run_has_written_is_not_read_again(plain: Replaced) -> None:
     plain.change("log", -1)
     assert verified.why_not(partition, plain.first_send()) == ""
     assert verified.why_not(partition, plain.update(SegmentState.COPY_FINISHED)) == ""
+
+
+@pytest.mark.parametrize("purpose", [Purpose.NAME_AGAIN, Purpose.SERVE_AGAIN])
+def test_what_brokers_served_before_is_not_read_to_name_it_again(
+    plain: Replaced, purpose: Purpose
+) -> None:
+    plain.change("log", -1)
+    assert plain.why_not(replace(plain.first_send(), purpose=purpose)) == ""
+    assert plain.why_not(plain.first_send())
 
 
 def test_a_segment_is_read_once_a_run(plain: Replaced) -> None:

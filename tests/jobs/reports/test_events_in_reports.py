@@ -13,6 +13,7 @@ from tierfold.jobs.pipeline.partition_report import (
     LEFT,
     NOTHING_TO_DO,
     PLANNED,
+    REFUSED,
     PartitionReport,
 )
 from tierfold.jobs.reports.plan_report import CompactResult, PlanResult
@@ -47,11 +48,16 @@ def test_the_text_counts_what_is_planned_and_what_is_open() -> None:
     planned = PartitionReport(key=KEY, outcome=PLANNED, events_planned=9, outlook=OUTLOOK)
     text = str(PlanResult(tier="/tier", partitions=(planned,)))
     assert "To be published: 9 events to brokers" in text
-    assert "Of earlier runs" not in text
+    assert "open" not in text
     idle = PartitionReport(key=OTHER, outcome=NOTHING_TO_DO, events_planned=3)
     text = str(PlanResult(tier="/tier", partitions=(planned, idle)))
     assert "To be published: 9 events to brokers" in text
-    assert "Of earlier runs, 3 events to brokers are open." in text
+    assert "3 events to brokers are open: the next `tierfold compact` goes on." in text
+    # A person has to act first.
+    refused = PartitionReport(key=OTHER, outcome=REFUSED, events_planned=5)
+    assert "open" not in str(PlanResult(tier="/tier", partitions=(planned, refused)))
+    text = str(CompactResult(tier="/tier", partitions=(SENT, idle)))
+    assert "3 more to come, with `tierfold vacuum`; of other partitions 3 events to brokers" in text
 
 
 def test_the_events_of_chunks_are_summed() -> None:

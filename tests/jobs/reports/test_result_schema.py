@@ -171,6 +171,7 @@ def test_every_field_is_described_once() -> None:
         ("history_line", "event", {*Event}),
         ("plan", "publishing", {*Publishing}),
         ("compact", "publishing", {*Publishing}),
+        ("rebuild", "publishing", {*Publishing}),
     ],
 )
 def test_the_words_of_a_field_are_those_of_the_code(

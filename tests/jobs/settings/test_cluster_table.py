@@ -80,6 +80,7 @@ def test_the_option_names_the_brokers() -> None:
         (f'"ssl.keystore.key" = "{CANARY}"', "ssl.keystore.key is a secret"),
         (f'"sasl.jaas.config" = "{CANARY}"', "sasl.jaas.config is a secret"),
         (f'"{CANARY} x" = "y"', "no client of Kafka has the setting [hidden]"),
+        (f"publsh = {CANARY!r}", "the setting 'publsh'. Did you mean publish"),
         ('"plugin.library.paths" = "/x.so"', "it would load a library"),
         (f'sasl.mechanism = "{CANARY}"', 'names with dots: "security.protocol" = "SSL"'),
         ('"sasl.username" = 1979-05-27', "sasl.username has a value that is not allowed"),

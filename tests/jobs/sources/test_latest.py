@@ -26,6 +26,7 @@ from tests.jobs.tiers import (
     sample_copy,
     updated_tier,
 )
+from tests.scratch import SCRATCH
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import EVERYTHING, Scope
@@ -99,7 +100,7 @@ def a_log(found: Sequence[RecordDraft]) -> list[RecordDraft]:
     return [replace(record, offset=offset) for offset, record in enumerate(found)]
 
 
-@settings(max_examples=4)
+@settings(max_examples=2)
 @given(found=st.lists(st.lists(drafts, min_size=2, max_size=25), min_size=6, max_size=6))
 def test_any_log_has_the_newest_of_each_key_before_and_after_it_is_compacted(
     spark: SparkSession, found: list[list[RecordDraft]]
@@ -111,7 +112,7 @@ def test_any_log_has_the_newest_of_each_key_before_and_after_it_is_compacted(
         for strategy in STRATEGIES
         for row in model(strategy, log)
     )
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory(dir=SCRATCH) as folder:
         tier, config = made_tier(Path(folder) / "tier"), Path(folder) / "tierfold.toml"
         config.write_text(CONFIG)
         for strategy, (number, log) in product(STRATEGIES, enumerate(logs)):

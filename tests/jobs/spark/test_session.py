@@ -92,15 +92,6 @@ def test_where_java_is_there_it_is_not_java_that_must_be_installed(tmp_path: Pat
     assert local.returncode == 0, local.stderr
 
 
-def test_a_local_session_looks_up_no_host_name(tmp_path: Path) -> None:
-    hosts = tmp_path / "hosts"
-    hosts.touch()
-    unresolved = {"JAVA_TOOL_OPTIONS": f"-Djdk.net.hosts.file={hosts}"}
-    tier = sample_copy(tmp_path / "tier")
-    done = compact(tier, os.environ["PATH"], "--engine", "spark", **unresolved)
-    assert done.returncode == 0, done.stderr
-
-
 def test_a_name_of_the_user_that_does_not_resolve_is_what_the_message_names(tmp_path: Path) -> None:
     tier = sample_copy(tmp_path / "tier")
     # RFC 6761: no name in .invalid ever resolves.
@@ -110,15 +101,22 @@ def test_a_name_of_the_user_that_does_not_resolve_is_what_the_message_names(tmp_
     assert f"{said} address of this machine, such as 127.0.0.1." in done.stderr
     assert "Install" not in done.stderr
     assert not (tier / "_tierfold").exists()
-    # Unset is the test above.
-    given = compact(tier, os.environ["PATH"], SPARK_LOCAL_IP="127.0.0.1")
-    assert given.returncode == 0, given.stderr
+
+
+@pytest.mark.soak
+def test_an_address_of_the_user_is_taken(tmp_path: Path) -> None:
+    done = compact(sample_copy(tmp_path / "tier"), os.environ["PATH"], SPARK_LOCAL_IP="127.0.0.1")
+    assert done.returncode == 0, done.stderr
 
 
 PLANTED = "import pathlib\npathlib.Path('planted').touch()\nraise ImportError\n"
 
 
-def test_workers_import_nothing_from_a_folder_that_others_may_write_to(tmp_path: Path) -> None:
+def test_a_local_session_looks_up_no_host_name_and_imports_nothing_from_a_shared_folder(
+    tmp_path: Path,
+) -> None:
+    (hosts := tmp_path / "hosts").touch()
+    unresolved = {"JAVA_TOOL_OPTIONS": f"-Djdk.net.hosts.file={hosts}"}
     (shared := tmp_path / "shared").mkdir()
     shared.chmod(0o1777)
     for name in ("numba.py", "pyarrow.py", "tierfold.py"):
@@ -127,7 +125,7 @@ def test_workers_import_nothing_from_a_folder_that_others_may_write_to(tmp_path:
     done = subprocess.run(
         [script("tierfold"), "compact", tier, "--set", "cleanup.policy=compact", *ON_SPARK],
         cwd=shared,
-        env=users_environment(),
+        env=users_environment() | unresolved,
         capture_output=True,
         text=True,
         check=False,

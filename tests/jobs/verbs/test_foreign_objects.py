@@ -8,8 +8,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 from collections.abc import Callable, Collection
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +21,7 @@ from tests.jobs.aiven import PLAIN
 from tests.jobs.claims import catalog_of, own_id_of
 from tests.jobs.commands import ALWAYS, CLOCK, Ran, tierfold
 from tests.jobs.tiers import NOW_MS, files_below, key_of, updated_tier
+from tests.spread import most_in_soak
 from tests.storage.emulators import s3, s3_client, s3_environment, uploaded
 from tests.storage.new_ids import own_id
 from tests.storage.tiers.aiven_tiers import aiven_tier
@@ -41,13 +44,18 @@ def uploads(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return updated_tier(tmp_path_factory.mktemp("local") / "tier", (ORDERS,), segments=3)
 
 
-@pytest.fixture
-def tier(uploads: Path, tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def compacted(uploads: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A compacted tier of Aiven's layout in a folder; its live range begins at offset 0."""
-    tier = aiven_tier(uploads, tmp_path / "tier", PLAIN.variant)
+    tier = aiven_tier(uploads, tmp_path_factory.mktemp("compacted") / "tier", PLAIN.variant)
     found = tierfold("compact", tier, *ALWAYS, *DETACHED, CLOCK, str(NOW_MS))
     assert (found.code, found.entry["outcome"]) == (0, "compacted"), found
     return tier
+
+
+@pytest.fixture
+def tier(compacted: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(compacted, tmp_path / "tier"))
 
 
 def vacuum(tier: Path) -> Ran:
@@ -130,12 +138,20 @@ INCOMPLETE: Final = (
 )
 
 
-@pytest.mark.parametrize("suffixes", INCOMPLETE, ids="+".join)
-@pytest.mark.parametrize(("change", "says"), FOREIGN, ids=NAMES)
-@pytest.mark.parametrize("segment_id", [A_BROKERS_ID, own_id()], ids=["broker", "tierfold"])
+LEFT_OVERS: Final = tuple(product(FOREIGN, INCOMPLETE, (A_BROKERS_ID, own_id())))
+
+
+def id_of(left: tuple[tuple[Change, str], tuple[Suffix, ...], str]) -> str:
+    (change, _), suffixes, segment_id = left
+    who = "broker" if segment_id == A_BROKERS_ID else "tierfold"
+    return "-".join((change.__name__, *suffixes, who))
+
+
+@pytest.mark.parametrize("left", most_in_soak(LEFT_OVERS, 12), ids=id_of)
 def test_what_is_left_of_a_foreign_segment_stays_and_is_reported(
-    tier: Path, segment_id: str, change: Change, says: str, suffixes: tuple[Suffix, ...]
+    tier: Path, left: tuple[tuple[Change, str], tuple[Suffix, ...], str]
 ) -> None:
+    (change, says), suffixes, segment_id = left
     planted(tier, segment_id, changed(of_a_segment(tier, segment_id), change), suffixes)
     before = named(tier, segment_id)
     assert len(before) == len(suffixes)

@@ -25,6 +25,7 @@ from tests.jobs.restores import (
 )
 from tests.jobs.scripted_runs import scripted
 from tests.jobs.tiers import copied, files_below, latest_updates
+from tests.spread import some_or_all
 from tests.storage.call_scripts import Killed, Rule, at, fails, killed
 from tests.storage.scripted_catalog import rival_claims
 from tests.storage.scripted_store import CORRUPTIONS
@@ -40,7 +41,11 @@ tier = copied(compacted_once)
 
 @pytest.fixture(autouse=True)
 def _in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One thread makes all calls, so that each has the same number in every run."""
+    """One thread makes all calls, so that each has the same number in every run.
+
+    An answer that was lost is looked for once, without a wait.
+    """
+    monkeypatch.setattr("tierfold.jobs.pipeline.held_partitions.READ_BACK_AFTER_MS", (0,))
     monkeypatch.setattr(segment_copies, "COPIERS", 1)
     monkeypatch.setattr(restore_check, "CHECKERS", 1)
 
@@ -60,6 +65,7 @@ def calls(tier: Path) -> list[tuple[str, int]]:
 
 
 COPY_CALLS: Final = [("copy", number) for number in range(1, 11)]
+by_copies: Final = pytest.mark.parametrize("copies", some_or_all(COPY_CALLS, 3))
 
 
 def test_every_object_is_made_by_a_copy_within_the_store(tier: Path) -> None:
@@ -83,13 +89,14 @@ def orphans_go(tier: Path) -> None:
     assert not [path for path in tier.rglob("*.staged") if "_tierfold" not in str(path)]
 
 
+@by_copies
 @pytest.mark.parametrize("is_done", [False, True])
 @pytest.mark.parametrize("fault", [fails, killed])
 def test_a_restore_that_ends_at_any_copy_leaves_the_state_and_orphans(
-    tier: Path, fault: Callable[..., Rule], is_done: bool
+    tier: Path, fault: Callable[..., Rule], is_done: bool, copies: list[tuple[str, int]]
 ) -> None:
     before, to = state(tier), found_at(tier)
-    for step in COPY_CALLS:
+    for step in copies:
         with scripted(fault("{} {}".format(*step), is_done=is_done)):
             if fault is killed:
                 with pytest.raises(Killed):
@@ -127,9 +134,10 @@ def restored(tier: Path, to: str) -> None:
     sound(tier)
 
 
+@pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("fault", [fails, killed])
 def test_a_restore_that_ends_at_any_read_leaves_the_state(
-    tier: Path, fault: Callable[..., Rule]
+    tier: Path, fault: Callable[..., Rule], every: int
 ) -> None:
     before, to = state(tier), found_at(tier)
     reads = 0
@@ -143,15 +151,18 @@ def test_a_restore_that_ends_at_any_read_leaves_the_state(
             break
         assert ran is None or (ran.code, ran.entry["outcome"]) in {(3, "refused"), (3, "failed")}
         assert state(tier) == before
-        reads += 1
+        reads += every
     assert reads > 20
     assert ran is not None
     assert ran.code == 0
     restored(tier, to)
 
 
+@by_copies
 @pytest.mark.parametrize("corruption", CORRUPTIONS)
-def test_a_copy_that_differs_from_its_source_is_never_live(tier: Path, corruption: str) -> None:
+def test_a_copy_that_differs_from_its_source_is_never_live(
+    tier: Path, corruption: str, copies: list[tuple[str, int]]
+) -> None:
     before, to = state(tier), found_at(tier)
     target: list[Path] = []
 
@@ -162,7 +173,7 @@ def test_a_copy_that_differs_from_its_source_is_never_live(tier: Path, corruptio
         if target[-1].exists() and target[-1].read_bytes() == content:  # It was empty before.
             target[-1].write_bytes(b"\0")
 
-    for step in COPY_CALLS:
+    for step in copies:
         with scripted(Rule(step="{} {}".format(*step), after=corrupted)):
             ran = restore(tier, to)
         entry = ran.ends(3, "failed", target[-1].name)

@@ -327,8 +327,13 @@ def test_a_restore_that_was_overtaken_is_fenced(tier: Path) -> None:
     ],
 )
 def test_an_answer_that_was_lost_is_read_back(
-    tier: Path, is_written: bool, is_claimed_since: bool, ended: tuple[int, str]
+    tier: Path,
+    is_written: bool,
+    is_claimed_since: bool,
+    ended: tuple[int, str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("tierfold.jobs.pipeline.held_partitions.READ_BACK_AFTER_MS", (0,))
     found = lines_of(tier)[3]
     claims = at("commit", rival_claims(str(tier / "_tierfold"), ORDERS), is_done=is_written)
     lost = changes("commit", unknown) if is_written else fails("commit")

@@ -95,6 +95,25 @@ def test_a_copy_of_a_served_tier_is_restored_once_it_is_declared(
     assert row_of(tier).is_served
 
 
+def test_a_copy_of_a_served_tier_is_compacted_as_one_that_no_broker_serves(
+    tier: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(tier, copy)
+    words = (copy, *ALWAYS, "--first-dirty", "0", *DETACHED, "--json")
+    much_later = (CLOCK, str(THEN_MS + 30 * 86_400_000))
+    planned = tierfold("plan", *words, *much_later).entry
+    assert planned["outcome"] == "planned", planned
+    compacted = tierfold("compact", *words, "--engine", "local", *much_later).entry
+    assert compacted["outcome"] == "compacted", compacted
+    row = row_of(copy)
+    assert ([consent.kind for consent in row.consents], row.is_served) == (["detached"], False)
+    again = vacuum(copy, *DETACHED, hours=24 * 40)
+    assert again.outcomes["orders", 0] == "vacuumed"
+    assert row_of(copy).retired == ()
+    assert row_of(tier).is_served
+
+
 def test_a_tier_whose_cluster_is_no_more_is_restored_by_a_user_who_insists(tier: Path) -> None:
     restore = ("restore", tier, "orders-0", *first_state(tier), *NOW, "--json")
     assert tierfold(*restore, *DETACHED).code == 3

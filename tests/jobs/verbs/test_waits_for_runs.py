@@ -30,6 +30,7 @@ from tests.jobs.runs_at_work import (
 from tests.jobs.scripted_runs import scripted
 from tests.jobs.signs import aged, alive, signs_in
 from tests.jobs.tiers import (
+    copied,
     folder_of,
     latest_updates,
     live_values,
@@ -41,12 +42,13 @@ from tests.storage.scripted_catalog import rival_claims
 from tierfold.compaction.planning.waves import WaveLimit
 from tierfold.storage.catalog.sign_folder import SignFolder
 
+two = copied(two_held)
 
-@pytest.fixture
-def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The tier of `two_held`; runs that wait for its holder look often."""
+
+@pytest.fixture(autouse=True)
+def _polling_fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs that wait for a holder look often."""
     poll_fast(monkeypatch)
-    return two_held(tmp_path / "tier")
 
 
 # wait

@@ -14,7 +14,7 @@ import tierfold as api
 from tests.jobs.claims import ORDERS
 from tests.jobs.commands import LOCAL_ENGINE, clocks_at, tierfold
 from tests.jobs.scripted_runs import scripted
-from tests.jobs.tiers import files_below, key_of
+from tests.jobs.tiers import copied, files_below, key_of
 from tests.jobs.vacuum_tiers import THEN_MS, compacted, vacuum
 from tests.storage.call_scripts import at
 from tierfold.compaction.deletion.deletion_plan import VacuumLimits
@@ -36,11 +36,13 @@ PAYMENTS = key_of("payments")
 LATER_MS = THEN_MS + 10**9
 
 
-@pytest.fixture
-def tier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+tier = copied(lambda folder: compacted(folder, ORDERS, PAYMENTS, segments=2))
+
+
+@pytest.fixture(autouse=True)
+def _small_waves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tierfold.jobs.verbs.verify.FIRST_WAVE_OF_BYTES", ONE)
     monkeypatch.setattr("tierfold.jobs.verbs.vacuum.FIRST_WAVE_OF_OBJECTS", ONE)
-    return compacted(tmp_path / "tier", ORDERS, PAYMENTS, segments=2)
 
 
 def stop() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.jobs.claims import ORDERS, row_of
 from tests.jobs.commands import ALWAYS, CLOCK, Ran, clocks_at, tierfold
-from tests.jobs.tiers import files_below, key_of, made_tier, put_segment, updated_tier
+from tests.jobs.tiers import copied, files_below, key_of, made_tier, put_segment, updated_tier
 from tests.jobs.vacuum_tiers import DETACHED, HOUR_MS, THEN_MS, compacted
 from tests.storage.live_segments import data
 from tierfold.compaction.model.segments import PartitionKey
@@ -29,10 +29,8 @@ WRITING: Final = (
 OF_VERB: Final = pytest.mark.parametrize("verb", WRITING, ids=lambda verb: verb[0])
 
 
-@pytest.fixture
-def tier(tmp_path: Path) -> Path:
-    """A tier that was compacted at `THEN_MS`, and can be compacted, vacuumed and restored."""
-    return compacted(tmp_path / "tier", ORDERS)
+tier = copied(lambda folder: compacted(folder, ORDERS))
+"""It was compacted at `THEN_MS`, and can be compacted, vacuumed and restored."""
 
 
 def with_horizons(folder: Path, *keys: PartitionKey) -> Path:

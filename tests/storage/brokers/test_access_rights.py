@@ -118,9 +118,16 @@ def test_a_plan_also_needs_the_settings_of_its_topics(
     assert found[2] == arguments
     with granted(kafka, *LEAST, Right(AclOperation.DESCRIBE_CONFIGS, TOPIC)):
         ran = tierfold(*plan)
-    assert ran.entries[0]["outcome"] != "refused"
-    (note,) = ran.document["notes"]
-    assert f"--operation Write --topic {METADATA_TOPIC}" in note
+        assert ran.entries[0]["outcome"] != "refused"
+        (note,) = ran.document["notes"]
+        assert f"--operation Write --topic {METADATA_TOPIC}" in note
+        # A run that publishes does not begin without what it needs for that.
+        for canary, reads in (("borders", True), ("off", False)):
+            words = ("--publish", "--canary", canary, "--engine", "local")
+            (entry,) = tierfold("compact", *plan[1:], *words).entries
+            assert (entry["outcome"], entry["epoch"]) == ("refused", 0)
+            assert f"--operation Write --topic {METADATA_TOPIC}`" in entry["reason"]
+            assert (f"--operation Read --topic {TOPIC}`" in entry["reason"]) is reads
 
 
 @pytest.mark.parametrize(

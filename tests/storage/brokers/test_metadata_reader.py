@@ -25,7 +25,7 @@ from tierfold.storage.brokers.facts import (
     topic_configs,
     topic_facts,
 )
-from tierfold.storage.brokers.metadata_reader import read_metadata
+from tierfold.storage.brokers.metadata_reader import metadata_starts, read_metadata
 
 pytestmark = pytest.mark.jvm
 
@@ -165,6 +165,22 @@ def test_a_topic_that_lost_its_beginning_is_refused(
     assert caught.value.where == f"{stand_in.name}-0"
     assert "begins at offset 1: earlier records are lost" in caught.value.what
     assert "Do not restart a broker" in caught.value.remedy
+
+
+def test_a_topic_is_read_from_where_it_is_known_to_begin(
+    kafka: KafkaCluster, stand_in: Topic
+) -> None:
+    produced(Producer(kafka.client_settings()), stand_in, [b"1", b"2", b"3"])
+    stand_in.delete_records(2)
+    with connected(client(kafka.servers, TIMEOUT)) as connection:
+        starts = metadata_starts(connection, [0])
+        assert starts == {0: 2}
+        chunks = read_metadata(connection, starts, starts=starts)
+        assert [record.value for chunk in chunks for record in chunk] == [b"3"]
+        # It lost more since.
+        stand_in.delete_records(3)
+        with pytest.raises(CorruptLog, match="begins at offset 3: earlier records are lost"):
+            list(read_metadata(connection, {0: 3}, starts=starts))
 
 
 def test_a_reading_ends_in_time_if_the_brokers_fall_silent(

@@ -47,8 +47,15 @@ def test_files_superseded_long_ago_go_and_the_history_ends_there(
     assert list(catalog.history(KEY)) == [later, *rows[::-1]]
 
 
-@pytest.mark.parametrize("later", [0, CHECKPOINT_INTERVAL])
-@pytest.mark.parametrize(("hours", "gone"), [(MEMORY_HOURS - 1, 0), (MEMORY_HOURS + 1, 3)])
+@pytest.mark.parametrize(
+    ("hours", "gone", "later"),
+    [
+        (MEMORY_HOURS + 1, 3, CHECKPOINT_INTERVAL),
+        (MEMORY_HOURS - 1, 0, 0),
+        (MEMORY_HOURS + 1, 3, 0),
+        pytest.param(MEMORY_HOURS - 1, 0, CHECKPOINT_INTERVAL, marks=pytest.mark.soak),
+    ],
+)
 def test_files_are_deleted_by_when_they_were_superseded_with_and_without_a_checkpoint(
     catalog: Catalog, table: Path, hours: int, gone: int, later: int
 ) -> None:

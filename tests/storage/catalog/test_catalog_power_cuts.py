@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.compaction.builders import KEY
+from tests.spread import spread
 from tests.storage.aged_tables import cut_soon, superseded
 from tests.storage.catalog_contract import A_RUN, BUCKET, claim, fresh, partitions_table, swap
 from tierfold.compaction.commits.commit import FinishDeletion, ReleaseClaim, StartDeletion, proposed
@@ -121,11 +122,13 @@ def expected_rows(
     return stage.rows[:1]
 
 
-def test_a_cut_file_never_returns_an_older_state(stage: Stage, tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", [20, pytest.param(1000, id="all", marks=pytest.mark.soak)])
+def test_a_cut_file_never_returns_an_older_state(stage: Stage, tmp_path: Path, count: int) -> None:
     files = list(files_of(stage))
     assert len(files) > 5
     refused = 0
-    for number, (file, corrupt) in enumerate((f, c) for f in files for c in corruptions(f)):
+    cut_files = [(file, corrupt) for file in files for corrupt in corruptions(file)]
+    for number, (file, corrupt) in enumerate(spread(cut_files, count)):
         uri = tmp_path / str(number)
         shutil.copytree(stage.uri, uri, copy_function=os.link)
         hit = uri / file.relative_to(stage.uri)

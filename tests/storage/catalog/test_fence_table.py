@@ -15,6 +15,7 @@ from typing import Final
 import pytest
 
 from tests.compaction.builders import KEY, a_chain, a_segment, a_state, segment_id
+from tests.spread import most_in_soak
 from tests.storage.call_scripts import Event, Script, at
 from tests.storage.catalog_contract import claim, fresh
 from tests.storage.scripted_table import ScriptedTable
@@ -166,7 +167,7 @@ SEG_0, SEG_1, SEG_2 = (
 )
 
 
-@pytest.mark.parametrize("order", [*orders()], ids=", ".join)
+@pytest.mark.parametrize("order", most_in_soak([*orders()], 10), ids=", ".join)
 def test_in_any_order_readers_end_with_seg_2(table: Table, order: tuple[str, ...]) -> None:
     table.play(order)
     is_in_time = order.index("A writes") < order.index("B claims")

@@ -323,7 +323,7 @@ def rounds(draw: st.DrawFn, segment: Segment) -> ARound:
     )
 
 
-@settings(max_examples=10 * settings().max_examples)
+@settings(max_examples=5 * settings().max_examples)
 @given(st.data())
 def test_whatever_is_left_unread_would_not_change(data: st.DataObject) -> None:
     drawn = data.draw(words())

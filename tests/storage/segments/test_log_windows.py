@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.compaction.hash_keys import HASH_KEY
@@ -221,6 +221,7 @@ def test_a_turned_bit_has_the_same_result_as_in_the_whole_log(
         assert by_windows == outcome(lambda turned=turned: whole(turned)), at
 
 
+@settings(max_examples=settings().max_examples // 2)
 @given(
     log=logs(kinds=("plain", "message", "wrapper")),
     first=st.integers(0, 8),
@@ -349,6 +350,7 @@ def _rewritten(
     return replace(receipt, written=(unnamed,)), content
 
 
+@settings(max_examples=settings().max_examples // 2)
 @given(
     log=logs(),
     superseded=st.frozensets(st.integers(0, 25), max_size=3),

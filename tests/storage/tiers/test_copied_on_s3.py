@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from typing import Final
 
 import numpy as np
 import pytest
 
+from tests.spread import most_in_soak
 from tests.storage.emulators import moto, new_bucket, s3_client
 from tests.storage.object_store_contract import MIB
 from tests.storage.s3_proxy import RESET, Answer, Proxy, error, proxied
@@ -99,11 +101,14 @@ def test_a_request_that_fails_leaves_nothing(
     assert not is_last or store.read("f/copy").tobytes() == DATA.tobytes()
 
 
-@pytest.mark.parametrize(("kind", "earlier"), STEPS)
-@pytest.mark.parametrize("answer", [error(503, "SlowDown"), error(500, "InternalError"), RESET])
+PASSING: Final = (error(503, "SlowDown"), error(500, "InternalError"), RESET)
+
+
+@pytest.mark.parametrize("fault", most_in_soak([*product(STEPS, PASSING)], 11))
 def test_a_fault_that_passes_is_not_noticed(
-    store: BucketStore, proxy: Proxy, kind: str, earlier: int, answer: Answer
+    store: BucketStore, proxy: Proxy, fault: tuple[tuple[str, int], Answer]
 ) -> None:
+    (kind, earlier), answer = fault
     at_request(proxy, kind, earlier, answer=answer)
     store.copy("f/source", "f/copy")
     assert store.read("f/copy").tobytes() == DATA.tobytes()
