@@ -18,6 +18,7 @@
     restore        a return to an earlier row: what becomes live again, or a refusal
     published_restore what a restore means for the brokers that serve the row
     adoption       what a row takes over from brokers: its catalog was lost, set back, or another's
+    undone_passes  which passes an unclean leader election undoes, and what comes back for them
     leave_alone    which segments a person may leave alone because brokers never had them
     forget         after an unclean leader election: what would be lost, and what prevents it
 """

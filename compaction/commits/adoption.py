@@ -3,7 +3,8 @@
 Look-ups find what consumers read, so that becomes live. Whatever else brokers have is retired, so
 that nothing replaced comes back. A segment of a run that died between its first and its second send
 is taken over as live, with what it replaces retired: the batch that its run would have sent follows
-from that. All of it is one commit, which a person asks for.
+from that. Where an unclean leader election cut off what passes had read, segments from before them
+come back as copies (`undone_passes`). All of it is one commit, which a person asks for.
 
     usable           the segments that would be live, by what look-ups find
     adoption         what becomes live and what retired, or why that is not decided
@@ -20,6 +21,7 @@ from tierfold.compaction.brokers.cluster_view import BrokerPartition
 from tierfold.compaction.brokers.events import SegmentState
 from tierfold.compaction.brokers.lineage import finished, not_cut_off
 from tierfold.compaction.brokers.noted_segment import noted_segment
+from tierfold.compaction.commits.undone_passes import Undone, UndonePasses, ValuesLost
 from tierfold.compaction.discovery.candidates import Candidate
 from tierfold.compaction.discovery.histories import decided_history
 from tierfold.compaction.discovery.view import PLACE, PartitionView, Refusal, RefusalReason
@@ -49,11 +51,17 @@ class Adoption:
     """What a row takes over from brokers."""
 
     live: tuple[Segment, ...]
-    """What look-ups find, in offset order."""
+    """What look-ups find, in offset order, and what comes back."""
+    back: tuple[Segment, ...]
+    """Those of `live` that the row has retired: copies of them become live, and they stay
+    retired."""
     retired: tuple[Segment, ...]
     """Everything else that brokers have, or that the row named; by start offset and id."""
     lineage: tuple[LeaderEpoch, ...]
     log_start_offset: int
+    lost: ValuesLost | None
+    """What was lost with the records that an election cut off; None: nothing, as far as is known.
+    """
     is_published: bool
     """Whether brokers have segments that a tierfold made: they serve them."""
 
@@ -166,31 +174,26 @@ def _with_origin(candidate: Candidate, run: str) -> Candidate:
 
 
 def adoption(
-    view: PartitionView, row: PartitionState | None, brokers: BrokerPartition, run: str
+    view: PartitionView,
+    row: PartitionState | None,
+    brokers: BrokerPartition,
+    run: str,
+    undone: UndonePasses = None,
 ) -> Adoption | Refusal:
     """What becomes live and what retired; `view`: what discovery makes of `usable`.
 
-    `row`: the present one, whose ids stay named; None: the catalog has none.
+    `row`: the present one, whose ids stay named; None: the catalog has none. `undone`: with which
+    passes the view begins.
     """
-    if (refusal := _uncovered(view, brokers)) is not None:
+    lost = undone if isinstance(undone, ValuesLost) else None
+    if (refusal := _uncovered(view, brokers, lost)) is not None:
         return refusal
-    live = {segment.segment_id for segment in view.segments}
+    back = undone.back if isinstance(undone, Undone) else ()
+    copied = {segment.segment_id for segment in back}
+    live = {segment.segment_id for segment in view.segments} - copied
+    if row is not None and (refusal := _retired_by(row, live)) is not None:
+        return refusal
     named = {} if row is None else {one.segment_id: one for one in row.named_segments}
-    if row is not None and (being_deleted := sorted(live & row.marked_ids)):
-        return Refusal(
-            reason=RefusalReason.CATALOG_SET_BACK,
-            detail=f"brokers serve {', '.join(being_deleted)}, whose objects a vacuum of this"
-            " catalog began to delete",
-            remedy="A segment whose deletion began is never live again. If all its objects are"
-            " there, take it over with a new catalog (--catalog).",
-        )
-    if row is not None and row.is_served and (back := sorted(live & row.retired_ids)):
-        return Refusal(
-            reason=RefusalReason.CATALOG_SET_BACK,
-            detail=f"brokers serve {', '.join(back)}, which this catalog retired and will publish"
-            " as deleted",
-            remedy="Complete what the catalog began: a retired segment is never live again.",
-        )
     noted = {
         segment.added.segment_id: noted_segment(segment.added, run)
         for segment in brokers.view.segments.values()
@@ -199,6 +202,7 @@ def adoption(
     retired = {**noted, **named}
     return Adoption(
         live=tuple(_as_named(segment, named) for segment in view.segments),
+        back=back,
         retired=tuple(
             sorted(
                 (one for segment_id, one in retired.items() if segment_id not in live),
@@ -207,8 +211,29 @@ def adoption(
         ),
         lineage=view.lineage,
         log_start_offset=view.log_start_offset,
+        lost=lost,
         is_published=any(is_own_id(segment_id) for segment_id in brokers.view.segments),
     )
+
+
+def _retired_by(row: PartitionState, live: Collection[str]) -> Refusal | None:
+    """The refusal if the row has retired what would be live under its own id."""
+    if being_deleted := sorted(row.marked_ids.intersection(live)):
+        return Refusal(
+            reason=RefusalReason.CATALOG_SET_BACK,
+            detail=f"brokers serve {', '.join(being_deleted)}, whose objects a vacuum of this"
+            " catalog began to delete",
+            remedy="A segment whose deletion began is never live again. If all its objects are"
+            " there, take it over with a new catalog (--catalog).",
+        )
+    if row.is_served and (returning := sorted(row.retired_ids.intersection(live))):
+        return Refusal(
+            reason=RefusalReason.CATALOG_SET_BACK,
+            detail=f"brokers serve {', '.join(returning)}, which this catalog retired and will"
+            " publish as deleted",
+            remedy="Complete what the catalog began: a retired segment is never live again.",
+        )
+    return None
 
 
 def _as_named(segment: Segment, named: Mapping[str, Segment]) -> Segment:
@@ -217,18 +242,62 @@ def _as_named(segment: Segment, named: Mapping[str, Segment]) -> Segment:
     return segment if known is None else replace(segment, origin=known.origin)
 
 
-def _uncovered(view: PartitionView, brokers: BrokerPartition) -> Refusal | None:
-    """The refusal if look-ups do not find every offset from the log start to the remote end."""
-    log = not_cut_off(finished(brokers.view, brokers.log_start), view.lineage)
+def _uncovered(
+    view: PartitionView, brokers: BrokerPartition, lost: ValuesLost | None
+) -> Refusal | None:
+    """The refusal if no whole segment of the log has an offset that consumers may ask for."""
+    had = finished(brokers.view, brokers.log_start)
+    log = not_cut_off(had, view.lineage)
     end = max((segment.added.end_offset for segment in log), default=-1)
     first = view.segments[0].start_offset if view.segments else end + 1
     if first <= brokers.log_start and view.next_offset > end:
         return None
     missing = view.next_offset if first <= brokers.log_start else brokers.log_start
-    return Refusal(
+    return _only_cut_off(had, missing, lost) or Refusal(
         reason=RefusalReason.GAP,
         detail=f"brokers' look-ups do not find every offset from their log start"
         f" {brokers.log_start} to their remote end {end}: offset {missing} is"
         " missing",
         remedy="Consumers cannot read it either: find out what deleted it.",
+    )
+
+
+def _only_cut_off(
+    had: Sequence[BrokerSegment], missing: int, lost: ValuesLost | None
+) -> Refusal | None:
+    """The refusal if consumers read an offset only in a segment that an election has cut off."""
+    cut_off = [segment for segment in had if _is_cut_off(segment, had)]
+    over = [one.added for one in cut_off if one.added.start_offset <= missing]
+    over = [added for added in over if missing <= added.end_offset]
+    beyond = [one.added.start_offset for one in had if one not in cut_off]
+    next_start = min((start for start in beyond if start > missing), default=None)
+    if not over or next_start is None:
+        return None
+    give = give_up_below(next_start)
+    return Refusal(
+        reason=RefusalReason.GAP,
+        detail=f"offset {missing} is only in segment {over[0].segment_id} (offsets"
+        f" {over[0].start_offset} to {over[0].end_offset}), which also has records that an unclean"
+        " leader election cut off, and lacks values that these superseded. Consumers read it as it"
+        " is",
+        remedy=f"{lost.bring_back} {give}" if lost and lost.bring_back else give,
+    )
+
+
+def _is_cut_off(segment: BrokerSegment, had: Sequence[BrokerSegment]) -> bool:
+    """Whether a newer leader has written an offset of the segment."""
+    newest = segment.added.leader_epochs[-1].epoch
+    return any(
+        entry.epoch > newest and entry.start_offset <= segment.added.end_offset
+        for other in had
+        for entry in other.added.leader_epochs
+    )
+
+
+def give_up_below(offset: int) -> str:
+    """What to do where no whole segment has what lies below an offset of the log, sentences."""
+    return (
+        f"Give up all records up to offset {offset - 1}: write those that you still need to the"
+        " topic again, as consumers read them, then run `kafka-delete-records.sh`, and `tierfold"
+        f" forget {PLACE}` again."
     )

@@ -252,6 +252,9 @@ class AdoptSegments:
     live: tuple[Segment, ...]
     retired: tuple[Segment, ...]
     """Those that are not live; what the row had retired stays as it is."""
+    brings_back: bool
+    """Whether older values are back: delete horizons begin again, and it stays noted which
+    strategies decided what consumers have read."""
     lineage: tuple[LeaderEpoch, ...]
     log_start_offset: int
     served_by: tuple[ServingCluster, ...]

@@ -37,11 +37,21 @@ def unpublishable_restore(
 ) -> Refusal | None:
     """The refusal if brokers cannot be sent the restore so that consumers read only what it says.
 
-    It must not undo another restore, and one batch of events must hold what must reach brokers at
-    once: by versions all of the restore, else each group. `batch_bytes_max`: what brokers take.
+    It must not undo another restore, and batches must hold it. `batch_bytes_max`: what brokers
+    take.
     """
     if _undoes_a_restore(plan, row):
         return _UNDONE
+    return refused_by_batches(plan, row, batch_bytes_max)
+
+
+def refused_by_batches(
+    plan: RestorePlan, row: PartitionState, batch_bytes_max: int
+) -> Refusal | None:
+    """The refusal if one batch of events does not hold what must reach brokers at once.
+
+    By versions that is all of the restore, else each group.
+    """
     if is_by_version((*row.strategies, *plan.state.strategies)):
         events, why = len(plan.back) + len(plan.leaving), _BY_VERSION
     else:

@@ -74,7 +74,7 @@ class RestorePlan:
 
 
 def unpublished_restore(row: PartitionState | None, *, is_taken_out: bool) -> Refusal | None:
-    """Why a row that a cluster serves is not restored by a run that publishes nothing of it.
+    """Why nothing comes back in a row that a cluster serves, by a run that publishes nothing of it.
 
     None: none serves it. `is_taken_out`: whether `publish` is false in the topic's settings.
     """
@@ -87,7 +87,7 @@ def unpublished_restore(row: PartitionState | None, *, is_taken_out: bool) -> Re
     return Refusal(
         reason=RefusalReason.SERVED,
         detail=f"brokers of cluster {row.cluster.cluster_id} serve it, and {why}: they would not"
-        " learn what a restore brings back",
+        " learn what comes back",
         remedy=remedy,
     )
 
@@ -107,7 +107,7 @@ def restore_plan_of(earlier: PartitionState, row: PartitionState) -> RestorePlan
         )
     live = {segment.segment_id: segment for segment in row.segments}
     whole = {entry.segment.segment_id: entry.segment for entry in row.whole_retired}
-    now = _as_now(earlier, row)
+    now = as_now(earlier, row)
     uploads = uploads_of([*whole.values(), *live.values()])
     later = [segment for segment in uploads if segment.start_offset >= earlier.next_offset]
     later.sort(key=lambda one: (one.start_offset, one.segment_id not in live))  # Live ones first.
@@ -165,10 +165,11 @@ def _chain(segments: Sequence[Segment], start: int) -> list[Segment]:
     return chain
 
 
-def _as_now(earlier: PartitionState, row: PartitionState) -> dict[str, Segment]:
+def as_now(earlier: PartitionState, row: PartitionState) -> dict[str, Segment]:
     """By id, the live segments of an earlier row as the row has them: an end may have risen.
 
-    It may be another one with the same bytes, best a live one; the earlier one, if there is none.
+    Each may be another one with the same bytes, best a live one; the earlier one, if the row names
+    none as live or whole.
     """
     same, live_ids = defaultdict(list), row.live_ids
     for segment in (*row.segments, *(entry.segment for entry in row.whole_retired)):

@@ -190,11 +190,8 @@ def _restored(state: PartitionState, update: RestoreState) -> PartitionState:
     passes: tuple[Pass, ...] = ()
     strategies = update.strategies
     if state.is_served:
-        # What consumers see changes: all horizons begin again. Older values may be back, too. That
-        # the row was published stays known, and which strategies decided what consumers have read:
-        # they say in which order the restore is published.
-        earlier = remembered(state.passes, None)
-        passes = with_pass(earlier, epoch=state.epoch, earliest_ms=0, has_spared=not is_clean)
+        passes = _horizons_again(state, has_spared=not is_clean)
+        # They say in which order the restore is published.
         strategies = reduce(with_strategy, strategies, state.strategies)
     return replace(
         after,
@@ -208,13 +205,25 @@ def _restored(state: PartitionState, update: RestoreState) -> PartitionState:
     )
 
 
+def _horizons_again(state: PartitionState, *, has_spared: bool) -> tuple[Pass, ...]:
+    """The passes once what consumers see goes back: all delete horizons begin again.
+
+    Older values may be back, too. That the row was published stays known.
+    """
+    earlier = remembered(state.passes, None)
+    return with_pass(earlier, epoch=state.epoch, earliest_ms=0, has_spared=has_spared)
+
+
 def _adopted(state: PartitionState, update: AdoptSegments) -> PartitionState:
     live = {segment.segment_id for segment in update.live}
     kept = [entry for entry in state.retired if entry.segment.segment_id not in live]
     known = {entry.segment.segment_id for entry in kept}
     new = (segment for segment in update.retired if segment.segment_id not in known)
+    is_back = update.brings_back
     return replace(
         state.emptied(()),
+        strategies=state.strategies if is_back else (),
+        passes=_horizons_again(state, has_spared=True) if is_back else (),
         segments=update.live,
         retired=(*kept, *_retired(new, state, update)),
         lineage=update.lineage,

@@ -132,9 +132,10 @@ def forget(tier: str | Path, partition: str, **given: Unpack[ForgetKeywords]) ->
     >>> tierfold.forget("/mnt/tier", "orders-0", dry_run=True)
     """
     is_dry_run = given.get("dry_run", False)
-    tools = opened(tier, given, writing=WritingVerb.FORGET, asks_brokers=True)
+    tools = opened(tier, given, writing=WritingVerb.FORGET, asks_brokers=True, publishes=True)
     found = forget_verb.forget(
         tools.context,
+        tools.settings,
         partition,
         is_dry_run=is_dry_run,
         leave_alone=ids_of(given.get("leave_alone")),

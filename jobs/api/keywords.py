@@ -206,9 +206,12 @@ class RebuildKeywords(ScopeKeywords, WritingKeywords, ClusterKeywords, SendKeywo
     """Only show what would be sent."""
 
 
-class ForgetKeywords(ChangeKeywords, HoleKeywords, ClusterKeywords, total=False):
+class ForgetKeywords(ChangeKeywords, HoleKeywords, ClusterKeywords, SendKeywords, total=False):
     """The keywords of `forget`."""
 
+    canary: Literal["off", "borders", "all"]
+    """What to read of a partition, as a consumer does, once what comes back is published. As of
+    `compact`."""
     leave_alone: Sequence[str] | str
     """Ids of whole segments that brokers never had, or one, or several with commas between: note in
     the catalog that they are no part of the log. They are never read and never deleted. Nothing is

@@ -161,12 +161,13 @@ def _is_planned(
 ) -> Callable[[str], bool]:
     """Return whether this verb compacts a topic, or sends for it: it needs its brokers' settings.
 
-    A `vacuum` or `restore` that sends nothing does not. What is restored may be compacted no more.
+    A `vacuum`, `restore` or `forget` that sends nothing does not. What comes back may be compacted
+    no more.
     """
-    is_restore = writing is WritingVerb.RESTORE
-    is_unsent = is_restore or writing is WritingVerb.VACUUM
+    brings_back = writing in {WritingVerb.RESTORE, WritingVerb.FORGET}
+    is_unsent = brings_back or writing is WritingVerb.VACUUM
     plans = publishing is not None and (publishing.is_on or not is_unsent)
-    return lambda topic: plans and (is_restore or settings.rules_for(topic).is_compacted)
+    return lambda topic: plans and (brings_back or settings.rules_for(topic).is_compacted)
 
 
 def _cluster_of(given: Mapping[str, Any], settings: Settings) -> ClientSettings | None:

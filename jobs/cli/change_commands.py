@@ -8,6 +8,7 @@ import click
 
 from tierfold.jobs.cli.confirmation import confirm_short_ages
 from tierfold.jobs.cli.options import (
+    canary_after_option,
     canary_option,
     catalog_options,
     clock_is_right_option,
@@ -84,6 +85,8 @@ def restore_verb(output: Output, **given: Any) -> None:
 @catalog_options
 @cluster_options
 @click.argument("partition", metavar="PARTITION")
+@publish_option
+@canary_after_option
 @if_held_option
 @click.option("--dry-run", is_flag=True, help="Only show what would be read and what would vanish.")
 @click.option(
@@ -112,6 +115,10 @@ def forget_verb(output: Output, **given: Any) -> None:
     replaced stays replaced. That is the way out if the catalog was lost or set back, or if brokers
     have segments of another catalog.
 
+    It is the way out, too, if an unclean leader election cut off what was compacted and published.
+    The segments from before those passes then come back as copies, as with `restore`, and are
+    published: with --publish, or with publish = true under [cluster].
+
     With --leave-alone, it notes which segments, that brokers never had, are left alone, and forgets
     nothing. Segments that appear later are not included.
 
@@ -120,6 +127,7 @@ def forget_verb(output: Output, **given: Any) -> None:
       tierfold forget /mnt/tier orders-0 --dry-run
       tierfold forget /mnt/tier orders-0
       tierfold forget /mnt/tier orders-0 --bootstrap-server broker-1:9092
+      tierfold forget /mnt/tier orders-0 --bootstrap-server broker-1:9092 --publish
       tierfold forget /mnt/tier orders-0 --leave-alone aNGVCKfUQrmBnKPzPOaWnA
     """
     from tierfold.jobs.api.changing import forget

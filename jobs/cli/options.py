@@ -233,13 +233,15 @@ def canary_option(text: str) -> Callable[[_Verb], _Verb]:
     )
 
 
+canary_after_option: Final = canary_option(
+    "What to read of a partition, as a consumer does, once it is published: around the borders of"
+    " replaced segments, or all of it. off: you answer for it that these brokers read this tier."
+)
+"""What a canary reads of what was published."""
+
 publish_options: Final = _together(
     publish_option,
-    canary_option(
-        "What to read of a partition, as a consumer does, once it is published: around the borders"
-        " of replaced segments, or all of it. off: you answer for it that these brokers read this"
-        " tier."
-    ),
+    canary_after_option,
     click.option(
         "--readers-begin-again",
         is_flag=True,

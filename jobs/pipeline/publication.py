@@ -14,6 +14,7 @@ from tierfold.jobs.pipeline.partition_report import (
     COMPACTED,
     FAILED,
     FENCED,
+    FORGOTTEN,
     LEFT,
     NOTHING_TO_DO,
     PUBLISHED,
@@ -94,12 +95,12 @@ _NOT_YET: Final = {
 def with_publication(report: PartitionReport, publication: Publication) -> PartitionReport:
     """Report a partition also with what became of its publication.
 
-    What is committed and only waits for brokers counts as compacted, or as restored. If a person
-    must act, the partition has failed, although its commit stays.
+    What is committed and only waits for brokers counts as compacted, restored or forgotten. If a
+    person must act, the partition has failed, although its commit stays.
     """
     state, outcome = publication.state, report.outcome
     is_lost = state in {PublicationState.FENCED, PublicationState.FAILED}
-    if outcome == NOTHING_TO_DO or (outcome in {COMPACTED, RESTORED} and is_lost):
+    if outcome == NOTHING_TO_DO or (outcome in {COMPACTED, FORGOTTEN, RESTORED} and is_lost):
         outcome = _OUTCOMES[state]
     so_far = _NOT_YET.get(state, "")
     why = f"{so_far}: {publication.why}" if so_far else ""

@@ -188,9 +188,12 @@ def _forgot_entry(found: Forgot) -> dict[str, Any]:
     if (taken := found.adoption) is not None:
         entry["adopted"] = {
             "live": list(map(named_segment, taken.live)),
+            "back": list(map(named_segment, taken.back)),
             "retired": list(map(named_segment, taken.retired)),
             "log_start_offset": taken.log_start_offset,
         }
+        if taken.back:
+            entry |= fields(found.report, "events_sent", "publishing")
     return entry
 
 
@@ -230,7 +233,10 @@ def _print_adoption(console: Console, found: Forgot, taken: Adoption) -> None:
     live = () if found.state is None else found.state.segments
     console.print(f"{counted(len(live), 'segment')} live by the catalog's row")
     would = found.report.outcome == PLANNED
-    _print_segments(console, "that brokers serve would be live" if would else "live", taken.live)
+    _print_segments(console, "would be live" if would else "live", taken.live)
+    if taken.back:
+        copied = "would come back as copies" if would else "came back as copies"
+        _print_segments(console, f"of these {copied}, which passes had replaced", taken.back)
     back = "would be retired, and never read" if would else "retired, and never read"
     _print_segments(console, back, taken.retired)
     console.print(f"The log starts at {taken.log_start_offset}.")

@@ -14,6 +14,7 @@
     restore_target   which earlier state `restore --to` names
     restore_check    whether the tier has what `restore` brings back
     adoption         what `forget` takes over from brokers
+    adopted_copies   what comes back for that as copies, and whether it can
     leave_alone      `forget --leave-alone`
     forget           `forget`
     rebuild          `rebuild`

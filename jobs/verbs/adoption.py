@@ -20,6 +20,7 @@ from tierfold.compaction.commits.commit import (
     NoteConsent,
     proposed,
 )
+from tierfold.compaction.commits.undone_passes import Undone, UndonePasses, undone_passes
 from tierfold.compaction.discovery.candidates import Candidate
 from tierfold.compaction.discovery.draft import draft_of, drafted, lineage_refusal
 from tierfold.compaction.discovery.facts import PartitionFacts
@@ -37,7 +38,9 @@ from tierfold.jobs.pipeline.discovery import candidates_of, facts_of, view_of_dr
 from tierfold.jobs.pipeline.known_partition import KnownPartition, refusal_of
 from tierfold.jobs.pipeline.partition_report import FORGOTTEN, PartitionReport
 from tierfold.jobs.pipeline.survey import known_by_name
-from tierfold.jobs.verbs.row_change import changed_row, noted_binding
+from tierfold.jobs.publishing.segment_copies import SegmentCopies
+from tierfold.jobs.verbs.adopted_copies import live_with_copies, unreadable_copies
+from tierfold.jobs.verbs.row_change import changed_row, noted_binding, refused
 from tierfold.storage.catalog.catalog import new_commit_id
 from tierfold.storage.tiers.remote_tier import Listing
 from tierfold.storage.tiers.service_notes import Noted
@@ -82,17 +85,39 @@ def _planned(
     whole = within_log(bare.candidates, sent)
     if (refusal := half_sent_refusal(brokers, whole, context.now_ms)) is not None:
         return refusal
+    undone = _undone(context, known, bare, brokers)
     lost = lost_replacements(bare, brokers)
-    taken = usable(bare.candidates, sent, brokers, context.run, lost)
-    facts = replace(bare, candidates=taken)
+    if isinstance(undone, Undone):
+        listed = _without_left_alone(known, brokers)
+        facts, sent = facts_of(context, key, undone.row, listed, brokers), ()
+    else:
+        facts = bare
+    taken = usable(facts.candidates, sent, brokers, context.run, lost)
+    facts = replace(facts, candidates=taken)
     draft = draft_of(facts)
     refusal = None if isinstance(draft, Refusal) else lineage_refusal(draft)
     view = refusal or view_of_draft(context, facts, draft)
     if isinstance(view, Refusal):
         return view
-    found = adoption(view, known.state, brokers, context.run)
-    is_published = isinstance(found, Adoption) and found.is_published
-    return (_refused_copy(context) if is_published else None) or found
+    found = adoption(view, known.state, brokers, context.run, undone)
+    if isinstance(found, Refusal):
+        return found
+    return (_refused_copy(context) if found.is_published else None) or found
+
+
+def _undone(
+    context: RunContext, known: KnownPartition, bare: PartitionFacts, brokers: BrokerPartition
+) -> UndonePasses:
+    """Which passes of a served row an election undoes; raises TierfoldError.
+
+    Of a row that no brokers serve, brokers have what was there before the passes.
+    """
+    row = known.state
+    if row is None or not row.is_served:
+        return None
+    whole = {listed.segment_id for listed in known.listed if listed.is_complete}
+    rows = context.catalog.history(known.key)
+    return undone_passes(row, rows, bare.history(), whole, brokers.log_start)
 
 
 def _without_left_alone(known: KnownPartition, brokers: BrokerPartition) -> Listing:
@@ -150,34 +175,57 @@ def carried_out(
     """Let the row of the partition `name` take over what was planned, in one commit.
 
     `state`: the row as it was read. A tier's note that names another catalog names this one then.
+    Raises Stopped while segments that come back are read and copied: nothing is changed then.
     """
+    row = state or never_claimed(planned.key)
+    if (refusal := unreadable_copies(context, row, taken)) is not None:
+        return refused(planned.key, refusal)
+    copies = SegmentCopies()
 
     def propose(claimed: PartitionState) -> CommitProposal | Refusal | None:
+        nonlocal copies
         # Brokers may have gone on, and a run that was not fenced until now may have, too.
         known = known_by_name(context, name, where=context.tier_uri)
         if known.brokers is None:
             return None
         if planned_adoption(context, known, known.brokers).adoption != taken:
             return None
+        try:
+            live, copies = live_with_copies(context, claimed, taken)
+        except TierfoldError as error:
+            return refusal_of(error, str(claimed.key))
         at_ms = context.clock()
         if (refusal := _noted(context, taken, at_ms)) is not None:
             return refusal
-        adopted = AdoptSegments(
-            live=taken.live,
-            retired=taken.retired,
-            lineage=taken.lineage,
-            log_start_offset=taken.log_start_offset,
-            served_by=_served_by(context, taken, known.brokers.metadata_start),
-            at_ms=at_ms,
-            run=context.run,
-        )
-        consent = Consent(kind=ConsentKind.ADOPTED, given_at_ms=at_ms, run=context.run)
-        noted = NoteConsent(consent=consent)
+        start = known.brokers.metadata_start
+        adopted = _adopting(context, replace(taken, live=live), start, at_ms)
         moved = noted_binding(context, claimed, at_ms)
-        return proposed(claimed, adopted, noted, *moved, commit_id=new_commit_id(), at_ms=at_ms)
+        return proposed(claimed, *adopted, *moved, commit_id=new_commit_id(), at_ms=at_ms)
 
-    row = state or never_claimed(planned.key)
-    return changed_row(context, row, planned, propose, FORGOTTEN, "forget")
+    report = changed_row(context, row, planned, propose, FORGOTTEN, "forget")
+    return replace(
+        report,
+        objects_written=copies.objects,
+        bytes_written=copies.stored_bytes,
+        parts_verified=copies.verified,
+    )
+
+
+def _adopting(
+    context: RunContext, taken: Adoption, metadata_start: int, at_ms: int
+) -> tuple[AdoptSegments, NoteConsent]:
+    adopted = AdoptSegments(
+        live=taken.live,
+        retired=taken.retired,
+        brings_back=bool(taken.back),
+        lineage=taken.lineage,
+        log_start_offset=taken.log_start_offset,
+        served_by=_served_by(context, taken, metadata_start),
+        at_ms=at_ms,
+        run=context.run,
+    )
+    consent = Consent(kind=ConsentKind.ADOPTED, given_at_ms=at_ms, run=context.run)
+    return adopted, NoteConsent(consent=consent)
 
 
 def _served_by(

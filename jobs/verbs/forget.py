@@ -5,7 +5,8 @@
 
 The empty row keeps a new epoch, so that no earlier run can commit. Segments that are not part of
 the new log stay in the tier until `vacuum --diverged`. With brokers, the row takes over what they
-have (`verbs.adoption`), or notes what a person leaves alone (`verbs.leave_alone`). Without Spark.
+have (`verbs.adoption`), or notes what a person leaves alone (`verbs.leave_alone`). What comes back
+as copies is published (`verbs.adopted_copies`). Without Spark.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from tierfold.compaction.model.errors import LEAVE_OUT, UNCHANGED, TierfoldError
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.stage_seconds import TimedStage
-from tierfold.jobs.context.stopping import deferred
+from tierfold.jobs.context.stopping import Stopped, deferred
 from tierfold.jobs.context.tier_identity import run_binding, tier_identity
 from tierfold.jobs.context.timestamps import timestamp_text
 from tierfold.jobs.pipeline.claim_report import refused_for
@@ -46,13 +47,21 @@ from tierfold.jobs.pipeline.discovery import facts_of, view_from
 from tierfold.jobs.pipeline.known_partition import KnownPartition, left_alone, refusal_of
 from tierfold.jobs.pipeline.partition_report import (
     FORGOTTEN,
+    LEFT,
     NOTHING_TO_DO,
     PLANNED,
     PartitionReport,
     Reporting,
 )
+from tierfold.jobs.pipeline.publication import (
+    Publication,
+    PublicationState,
+    with_publication,
+)
 from tierfold.jobs.pipeline.run_records import keep_record
 from tierfold.jobs.pipeline.survey import known_by_name, with_identity
+from tierfold.jobs.settings.resolution import Settings
+from tierfold.jobs.verbs.adopted_copies import refused_copies
 from tierfold.jobs.verbs.adoption import carried_out, planned_adoption
 from tierfold.jobs.verbs.history import past_of
 from tierfold.jobs.verbs.leave_alone import planned_leaving, recorded, refuse_wrong_ids
@@ -85,6 +94,7 @@ class Forgot(Reporting):
 
 def forget(
     context: RunContext,
+    settings: Settings,
     name: str,
     *,
     is_dry_run: bool = False,
@@ -100,7 +110,7 @@ def forget(
     if leave_alone:
         refuse_wrong_ids(context, leave_alone)
     with context.seconds.timed(TimedStage.SURVEY):
-        found = _planned_forgetting(context, name, leave_alone)
+        found = _planned_forgetting(context, settings, name, leave_alone)
     if is_dry_run:
         return found
     if found.state is not None and found.report.outcome == PLANNED:
@@ -109,21 +119,63 @@ def forget(
                 found = replace(found, report=refused_for(found.report, holder))
             case Wait():
                 freed(context, [found.key], "forget")
-                found = _planned_forgetting(context, name, leave_alone)
+                found = _planned_forgetting(context, settings, name, leave_alone)
+    try:
+        if found.adoption is not None and found.adoption.back:
+            report = _with_copies(context, settings, name, found, found.adoption)
+        else:
+            with deferred():
+                report = _changed(context, name, found)
+    except Stopped as stopped:
+        reason = f"stopped by {stopped.by}; nothing was changed"
+        left = replace(found.report, outcome=LEFT, reason=reason)
+        keep_record(context, [(0, left)], started_at_ms, "forget")
+        raise
     with deferred():
-        report = found.report
-        if found.left_alone is not None and report.outcome == PLANNED:
-            report = recorded(context, name, report, found.state, found.left_alone)
-        elif found.adoption is not None and report.outcome == PLANNED:
-            report = carried_out(context, name, report, found.state, found.adoption)
-        elif found.loss is not None and report.outcome == PLANNED:
-            report = _emptied(context, found, found.loss)
         keep_record(context, [(0, report)], started_at_ms, "forget")
     return replace(found, report=report)
 
 
+def _changed(context: RunContext, name: str, found: Forgot) -> PartitionReport:
+    """Carry out what is planned; nothing else: report it."""
+    report = found.report
+    if report.outcome != PLANNED:
+        return report
+    if found.left_alone is not None:
+        return recorded(context, name, report, found.state, found.left_alone)
+    if found.adoption is not None:
+        return carried_out(context, name, report, found.state, found.adoption)
+    return report if found.loss is None else _emptied(context, found, found.loss)
+
+
+def _with_copies(
+    context: RunContext, settings: Settings, name: str, found: Forgot, taken: Adoption
+) -> PartitionReport:
+    """Take over what was planned, with copies of what comes back, and publish that.
+
+    Raises Stopped before anything is committed.
+    """
+    # Imported here: the client is loaded only where brokers are named.
+    from tierfold.jobs.publishing.open_step import published_step
+
+    if found.report.outcome != PLANNED:
+        return found.report
+    size_bytes = sum(segment.size_bytes for segment in taken.back)
+    context.progress.begin(1, size_bytes)
+    with context.progress.wave(size_bytes, passes=2):
+        report = _changed(context, name, found)
+    if report.outcome != FORGOTTEN:
+        return report
+    try:
+        publication = published_step(context, settings, found.key, "forget")
+    except Stopped as stopped:
+        # The row is changed, so the next run sends it.
+        publication = Publication(state=PublicationState.LEFT, why=f"stopped by {stopped.by}")
+    return report if publication is None else with_publication(report, publication)
+
+
 def _planned_forgetting(
-    context: RunContext, name: str, leave_alone: Collection[str]
+    context: RunContext, settings: Settings, name: str, leave_alone: Collection[str]
 ) -> Forgot:
     known = known_by_name(context, name, where=context.tier_uri)
     if known.is_left_alone:
@@ -137,7 +189,7 @@ def _planned_forgetting(
     if known.brokers is not None and leave_alone:
         found = _leaving(context, known, known.brokers, leave_alone)
     elif known.brokers is not None:
-        found = _beside_brokers(context, known, known.brokers)
+        found = _beside_brokers(context, settings, known, known.brokers)
     else:
         found = _inspected(context, known.key, known.state, known.listed)
     epoch = 0 if known.state is None else known.state.epoch
@@ -278,7 +330,7 @@ def _emptied(context: RunContext, found: Forgot, loss: Forgetting) -> PartitionR
 
 
 def _beside_brokers(
-    context: RunContext, known: KnownPartition, brokers: BrokerPartition
+    context: RunContext, settings: Settings, known: KnownPartition, brokers: BrokerPartition
 ) -> Forgot:
     """What `forget` would take over from brokers."""
     planned = planned_adoption(context, known, brokers)
@@ -290,6 +342,8 @@ def _beside_brokers(
         return Forgot(
             report=PartitionReport(key=known.key, outcome=NOTHING_TO_DO, reason=reason)
         )
+    if (refusal := refused_copies(context, settings, known, taken)) is not None:
+        return Forgot(report=refused(known.key, refusal.at(context.place(known.key))))
     live = () if known.state is None else known.state.segments
     report = PartitionReport(
         key=known.key,
@@ -299,6 +353,7 @@ def _beside_brokers(
         segments_out=len(taken.live),
         bytes_in=sum(segment.size_bytes for segment in live),
         bytes_out=sum(segment.size_bytes for segment in taken.live),
+        notes=() if taken.lost is None else (taken.lost.note,),
     )
     return Forgot(report=report, state=known.state, adoption=taken)
 

@@ -31,6 +31,7 @@ NEW_END: Final = 69
 """The last offset of the elected leader's log."""
 
 _SEGMENT: Final = 10
+_ONCE: Final = {*range(5), *range(20, 25)}
 _NEVER_MS: Final = 10**13
 """Three hundred years, as records of tests are old."""
 _DEPOSED, _ELECTED = 2, 3
@@ -90,7 +91,7 @@ class CutLog:
         leader = self.topic.leader()
         for first in range(start_offset, next_offset, most):
             records: list[KeyValue] = [
-                (b"key-%d" % (offset % 7), b"%d of broker %d" % (offset, leader))
+                (_key(offset), b"%d of broker %d" % (offset, leader))
                 for offset in range(first, min(first + most, next_offset))
             ]
             self.topic.append(records)
@@ -98,6 +99,11 @@ class CutLog:
     def _keep_local(self, retention_ms: int) -> None:
         """What is older is rolled, uploaded and deleted locally at once."""
         alter(self._kafka, self.topic.name, {"local.retention.ms": str(retention_ms)})
+
+
+def _key(offset: int) -> bytes:
+    """One of seven; in the first and the third segment some that come once: a pass keeps them."""
+    return b"once-%d" % offset if offset in _ONCE else b"key-%d" % (offset % 7)
 
 
 @contextmanager

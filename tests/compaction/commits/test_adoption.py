@@ -185,6 +185,7 @@ def committed(row: PartitionState, taken: Adoption) -> PartitionState:
     update = AdoptSegments(
         live=taken.live,
         retired=taken.retired,
+        brings_back=bool(taken.back),
         lineage=taken.lineage,
         log_start_offset=taken.log_start_offset,
         served_by=(CLUSTER,),
