@@ -54,8 +54,8 @@ _OPTIONS: Final[Mapping[str, Any]] = {
     "isolation.level": "read_uncommitted",
     "allow.auto.create.topics": False,
     "enable.partition.eof": True,
-    # Every record is compared with the tier. Where a checksum is wrong, librdkafka 2.16 goes on at a
-    # wrong position of the answer, and may end the process by an assertion.
+    # Every record is compared with the tier. Where a checksum is wrong, librdkafka 2.16 goes on at
+    # a wrong position of the answer, and may end the process by an assertion.
     "check.crcs": False,
     "fetch.wait.max.ms": 10,
     # What is fetched beyond a window's end is thrown away.
