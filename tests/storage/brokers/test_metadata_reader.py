@@ -111,6 +111,26 @@ def test_transactions_are_read_as_brokers_read_them(kafka: KafkaCluster, stand_i
         assert (found.offset, found.key, found.value) == (end, b"key", b"1")
 
 
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_a_damaged_batch_is_one_clear_error(
+    kafka: KafkaCluster, stand_in: Topic, number: int
+) -> None:
+    producer = Producer(kafka.client_settings(linger_ms=0))
+    ends = []
+    (log,) = (kafka.brokers[0].data / f"{stand_in.name}-0").glob("*.log")
+    for value in (b"first", b"middle", b"last"):
+        produced(producer, stand_in, [value])
+        ends.append(log.stat().st_size)
+    with log.open("r+b") as file:
+        file.seek(ends[number] - 3)  # In the value.
+        file.write(b"?")
+    with (
+        connected(client(kafka.servers, {})) as connection,
+        pytest.raises(CorruptLog, match=f"{stand_in.name}-0: it has a batch that is damaged"),
+    ):
+        all_of(connection, {0: 0})
+
+
 def test_facts_are_those_of_the_brokers(kafka: KafkaCluster) -> None:
     topic = kafka.create("facts", partitions=2, retention_bytes="12345")
     topic.append([(b"key", b"1")] * 3, 1)
