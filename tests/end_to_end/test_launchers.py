@@ -24,6 +24,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], str, int]]] = {
     "verify": (("TIER", "--topic", "nothing*"), "No partitions", 0),
     "history": (("TIER", PARTITION), "no run has touched it", 0),
     "restore": (("TIER", PARTITION, "--to", "now"), "no run has touched tiered-0", 2),
+    "rebuild": (("TIER",), "no brokers are named", 2),
     "forget": (("TIER", PARTITION), "there is nothing to forget", 0),
     "vacuum": (("TIER",), "nothing is due", 0),
     "dump": (("SEGMENT",), '"baseOffset": 0', 0),
