@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import tempfile
 from collections.abc import Generator, Iterator
-from functools import partial
 
 import pytest
 from pyspark.sql import SparkSession
@@ -17,7 +15,6 @@ from xdist.scheduler import LoadScopeScheduling
 import tests.hypothesis_profiles  # noqa: F401  (registers and loads the profile)
 from tests.brokers.cluster import KafkaCluster
 from tests.brokers.versions import NEWEST, left_to_soak, missing_brokers
-from tests.scratch import SCRATCH
 from tests.several_processes import STARTS_JVM, Together, slow_first
 from tests.spark_classes import jvm_options
 from tests.storage.brokers.secured import SecuredCluster
@@ -32,15 +29,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
     return Together(config, log)
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_configure() -> None:
     """Prepare this process and its children: Ctrl-C ends them, and their JVMs start fast.
 
     A shell that runs the tests in the background has Ctrl-C ignored, and child processes inherit
-    that. Temporary folders are in memory; xdist gives each of its processes one below the first's.
+    that.
     """
-    if SCRATCH and config.option.basetemp is None:
-        config.option.basetemp = tempfile.mkdtemp(prefix="tierfold-tests-", dir=SCRATCH)
-        config.add_cleanup(partial(shutil.rmtree, config.option.basetemp, ignore_errors=True))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     # With more processes than cores, longer turns: a fifteenth less CPU time.

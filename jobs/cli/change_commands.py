@@ -127,7 +127,7 @@ def forget_verb(output: Output, **given: Any) -> None:
       tierfold forget /mnt/tier orders-0 --dry-run
       tierfold forget /mnt/tier orders-0
       tierfold forget /mnt/tier orders-0 --bootstrap-server broker-1:9092
-      tierfold forget /mnt/tier orders-0 --bootstrap-server broker-1:9092 --publish
+      tierfold forget /mnt/tier orders-0 --bootstrap-server broker:9092 --publish
       tierfold forget /mnt/tier orders-0 --leave-alone aNGVCKfUQrmBnKPzPOaWnA
     """
     from tierfold.jobs.api.changing import forget

@@ -157,7 +157,7 @@ def test_the_command_of_a_topics_refusal_leads_out(
     (command,) = {one.command for one in found}
     # The tool itself once, for the longest command.
     (carry_out if len(changes) == CHANGES_MAX else set_as_printed)(kafka, command)
-    assert of_topic(kafka, topic, rules) == ()
+    kafka.wait(lambda: of_topic(kafka, topic, rules) == (), "the settings that were altered")
 
 
 def test_kafka_takes_settings_by_the_rules_that_commands_follow(kafka: KafkaCluster) -> None:

@@ -333,7 +333,7 @@ def test_uploads_that_have_waited_for_a_day(partition: Partition) -> None:
     row, entry = row_of([named(first)]), entry_of(partition, [named(first)])
 
     def waiting(later_ms: int = STALL_MS) -> list[str]:
-        return stalled(partition, row, entry, partition.held(), NOW_MS + later_ms)
+        return sorted(stalled(partition, row, entry, partition.held(), NOW_MS + later_ms))
 
     uploaded(partition, 1, 2)
     assert waiting() == []

@@ -141,7 +141,7 @@ def _converge(environment: ServedEnvironment, actor: Actor) -> None:
     for number in range(ROUNDS_MAX):
         scheduler.pause(8 * HOUR_MS)
         cluster.catch_up()
-        # A topic that nobody writes to keeps what a dead upload holds until another covers it.
+        # Without new records a dead upload holds its group until another one covers it.
         cluster.log.locals[cluster.leader].roll(cluster.log.end)
         while upload_next(environment, cluster.leader, broker):
             cluster.catch_up_wholly()

@@ -54,7 +54,8 @@ def forget_once(
     """
     try:
         context = environment.run_context(actor, run)
-        report = forget(context, f"{key}-{key.topic_id}", is_dry_run=is_dry_run).report
+        name = f"{key}-{key.topic_id}"
+        report = forget(context, environment.settings, name, is_dry_run=is_dry_run).report
     except TierfoldError as error:
         environment.happened(run, "forget: error", error.what)
         return False

@@ -55,7 +55,7 @@ def test_a_reader_that_goes_away_is_no_bug() -> None:
 @pytest.mark.parametrize("no_color", ["", "1"])
 def test_a_terminal_gets_colours_unless_no_color_is_set(tmp_path: Path, no_color: str) -> None:
     shutil.copytree(SAMPLE, tmp_path / "tier")
-    next((tmp_path / "tier").rglob("*.log")).write_bytes(b"")
+    max((tmp_path / "tier").rglob("*.log")).write_bytes(b"")
     seen, terminal = pty.openpty()
     subprocess.run(
         [sys.executable, "-m", "tierfold", "status", str(tmp_path / "tier")],
