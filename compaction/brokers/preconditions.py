@@ -9,7 +9,7 @@ Rules: SWAP.md 2, 3 and 6, PUBLISHING.md 3.6 and 5.2; docs/kafka.md has them for
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Final
 
@@ -22,8 +22,8 @@ from tierfold.compaction.brokers.missing_rights import lacking
 from tierfold.compaction.brokers.topic_retention import (
     FOR_EVER,
     LOCAL_SLACK_MS,
-    TopicRetention,
     is_tiered,
+    local_time_ms,
     mending,
     retentions,
 )
@@ -173,18 +173,16 @@ def topic_notes(topic: TopicSetup, setup: ClusterSetup, rules: Rules) -> tuple[s
             f"Topic {topic.name}: retention.ms is {limits[0]}. Once it passes replaced segments,"
             " brokers delete them themselves, before the grace period is over. That is no error."
         )
-    notes += _late_records(topic.name, found, rules)
+    notes += _late_records(topic.name, local_time_ms(topic.configs, setup.brokers), rules)
     return tuple(notes)
 
 
-def _late_records(
-    topic: str, found: Sequence[TopicRetention], rules: Rules
-) -> Iterator[str]:
+def _late_records(topic: str, local_ms: int | None, rules: Rules) -> Iterator[str]:
     """The sentence, if a late record can outlive on a broker's disk the tombstone that hides it.
 
-    By offset what a tombstone hides lies below it, and is gone locally before it.
+    By offset what a tombstone hides lies below it, and is gone locally before it. `local_ms`: how
+    long local data may stay; None: no time limits it, and no tombstone goes.
     """
-    local_ms = max((one.local_time_ms for one in found if one.local_time_ms is not None), default=0)
     if rules.compaction_strategy is CompactionStrategy.OFFSET or not local_ms:
         return
     if rules.delete_retention_ms <= local_ms + LOCAL_SLACK_MS:

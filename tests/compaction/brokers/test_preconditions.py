@@ -168,7 +168,11 @@ def test_where_a_late_record_may_outlive_its_tombstone_it_is_said(
     else:
         (note,) = found
         assert "locally for 1 d and up to an hour, and delete.retention.ms is 1 d." in note
-    # Then no tombstone goes.
+    # Where one broker keeps local data for ever, or size alone limits them, no tombstone goes.
+    theirs = configs({"local.retention.ms": day_ms}, ConfigSource.STATIC_BROKER)
+    setup = cluster(brokers={2: {"log.local.retention.ms": "-1"}})
+    rules = replace(COMPACT, compaction_strategy=strategy)
+    assert topic_notes(topic(configs(GOOD) | theirs), setup, rules) == ()
     by_size = notes(DAY_MS, local_retention_ms="-1", local_retention_bytes="1")
     assert ["tombstones" in one for one in by_size] == [True]
 
