@@ -63,7 +63,7 @@ def covered_uploads(facts: PartitionFacts, view: PartitionView) -> tuple[Segment
 
 
 def unpublished_refusal(look: Look) -> Refusal | None:
-    """The refusal if uploads were lost of a row that `is_unpublished`; None: none were.
+    """The refusal if uploads were lost of a row that `was_never_published`; None: none were.
 
     To name its replacements would be their first publication, which has rules of its own.
     """
@@ -85,7 +85,7 @@ def with_uploads_only(look: Look) -> Look:
     return replace(look, rebuilds=uploads)
 
 
-def is_unpublished(row: PartitionState | None) -> bool:
+def was_never_published(row: PartitionState | None) -> bool:
     """Whether the row has live replacements that brokers were never sent."""
     if row is None or row.is_served:
         return False

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from tierfold.compaction.brokers.cluster_view import ClusterView
+from tierfold.compaction.brokers.cluster_configs import Configs
+from tierfold.compaction.brokers.cluster_view import BrokerPartition, ClusterView
 from tierfold.compaction.commits.holders import IfHeld
 from tierfold.compaction.model.bindings import Detached, TierBinding, binding_of
 from tierfold.compaction.model.hash_key import HashKey
@@ -120,6 +121,15 @@ class RunContext:
     def cluster_view(self) -> ClusterView | None:
         """What the look at the cluster showed; None: the verb asks none, or has not looked yet."""
         return None if self.cluster is None else self.cluster.view
+
+    def brokers_of(self, key: PartitionKey) -> BrokerPartition | None:
+        """What brokers have of a partition by the newest look; None: it was not looked at."""
+        return None if self.cluster_view is None else self.cluster_view.partitions.get(key)
+
+    @property
+    def metadata_configs(self) -> Configs:
+        """The metadata topic's settings by the newest look; empty: there was none."""
+        return {} if self.cluster_view is None else self.cluster_view.setup.metadata_configs
 
     @property
     def requests(self) -> Requests:

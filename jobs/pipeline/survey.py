@@ -86,8 +86,9 @@ def survey_of(
     refusals = refusals_of_setup(context, settings, [one.key for one in known], rules)
     without_rights = refusals_of_rights(context, rules)
     serving = serving_of(context)
-    consent = Consent(kind=ConsentKind.DETACHED, given_at_ms=context.now_ms, run=context.run)
-    agreed = consent if isinstance(binding, Detached) else None
+    agreed = None
+    if isinstance(binding, Detached):
+        agreed = Consent(kind=ConsentKind.DETACHED, given_at_ms=context.now_ms, run=context.run)
 
     def surveyed(partition: KnownPartition) -> PartitionPlan:
         if not partition.is_left_alone:

@@ -12,7 +12,6 @@
     joint_rebuild      names again what a lost metadata topic had, until all is named
     rebuild_looks      looks at partitions whose metadata may be lost, and decides
     log_start_probe    reads one record at the log start as a consumer does
-    rebuilder          names again the partitions of one run, some at a time
     publishing_run     what all partitions share that one run publishes
     deleter            sends what follows from the deletions of one run
     publisher          publishes the partitions of one run, some at a time

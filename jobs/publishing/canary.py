@@ -147,8 +147,7 @@ class _Canary:
     """Since when a difference has been read again."""
 
     def __post_init__(self) -> None:
-        view, now_ms = self.context.cluster_view, self.context.clock()
-        brokers = None if view is None else view.partitions.get(self.row.key)
+        brokers, now_ms = self.context.brokers_of(self.row.key), self.context.clock()
         self.gone_before = gone_before(self.row, local_ranges(self.row, brokers, now_ms), now_ms)
         self.below = self.row.next_offset
         self.sources = frozenset(entry.segment.segment_id for entry in sources_of(self.row))

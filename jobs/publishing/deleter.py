@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tierfold.compaction.deletion.deletion_plan import VacuumLimits
-from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.publishing.look import Look
@@ -56,13 +55,7 @@ class Deleter:
         with finishing(STAYS):
             for keys in some_at_a_time([*rules]):
                 joint = JointDeletion.of(self.run, held, {key: rules[key] for key in keys})
-                try:
-                    joint.run()
-                except Stopped as stopped:
-                    joint.leave_all(PublicationState.LEFT, f"stopped by {stopped.by}")
-                except TierfoldError as error:
-                    self.run.stopped_by = str(error)
-                    joint.leave_all(PublicationState.FAILED, str(error))
+                joint.run_to_its_end()
                 ended |= joint.ended
                 last |= joint.last
         return ended, last
@@ -74,8 +67,7 @@ class Deleter:
         """
         if self.run.proof.mode is CanaryMode.OFF:
             return "--canary off"
-        view = self.run.context.cluster_view
-        brokers = None if view is None else view.partitions.get(key)
+        brokers = self.run.context.brokers_of(key)
         if brokers is None or brokers.local_retention_ms is None:
             return (
                 "no local.retention.ms says when brokers' local copies end, or DescribeConfigs on"

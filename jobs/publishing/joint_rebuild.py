@@ -12,7 +12,7 @@ Rule: PUBLISHING 6.6; `compaction.publishing.lost_metadata` decides.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -24,13 +24,16 @@ from tierfold.compaction.publishing.look import PublishingLimits
 from tierfold.compaction.publishing.lost_metadata import NameAgain
 from tierfold.compaction.publishing.steps import Send
 from tierfold.jobs.context.run_context import RunContext
+from tierfold.jobs.context.stopping import finishing
 from tierfold.jobs.context.tier_identity import TierIdentity
+from tierfold.jobs.pipeline.held_partitions import HeldPartitions
 from tierfold.jobs.pipeline.known_partition import KnownPartition, refusal_of
 from tierfold.jobs.pipeline.publication import Publication, PublicationState
 from tierfold.jobs.pipeline.survey import READERS
 from tierfold.jobs.publishing.joint_sends import JointSends, state_after
 from tierfold.jobs.publishing.log_start_probe import LogStartReading
 from tierfold.jobs.publishing.looks import LookAt, Looks, Seen, failed_by
+from tierfold.jobs.publishing.publishing_run import STAYS, PublishingRun
 from tierfold.jobs.publishing.rebuild_looks import (
     RebuildDecision,
     decided,
@@ -116,6 +119,16 @@ class JointRebuild(JointSends):
         if why := self._stuck(partition, send):
             return Publication(state=PublicationState.FAILED, why=why)
         return send
+
+
+def named_again(
+    run: PublishingRun, held: HeldPartitions, rules: Mapping[PartitionKey, Rules]
+) -> dict[PartitionKey, Publication]:
+    """Name again the partitions of `rules`, which `held` has claimed; what became of each."""
+    joint = JointRebuild.of(run, held, rules)
+    with finishing(STAYS):
+        joint.run_to_its_end()
+    return joint.ended
 
 
 def rebuild_look_at(

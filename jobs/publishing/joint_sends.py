@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Self, TypeAlias
 
 from tierfold.compaction.brokers.events import Event
+from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.outcomes import Fenced, LostRace, Outcome, Unknown
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionKey
@@ -33,7 +34,7 @@ from tierfold.compaction.publishing.steps import (
     Send,
     Step,
 )
-from tierfold.jobs.context.stopping import check
+from tierfold.jobs.context.stopping import Stopped, check
 from tierfold.jobs.pipeline.held_partitions import HeldPartitions
 from tierfold.jobs.pipeline.publication import Publication, PublicationState
 from tierfold.jobs.publishing.looks import LookAt, Looks, by_discovery, looks_at
@@ -104,6 +105,16 @@ class JointSends(ABC):
             rules = {key: one.rules for key, one in self.going.items()}
             looks = looks_at(self.held, shared.cluster, rules, shared.grace_ms, self._look_at)
             self._take(looks)
+
+    def run_to_its_end(self) -> None:
+        """As `run`; a signal or an error of the cluster ends all that are on their way."""
+        try:
+            self.run()
+        except Stopped as stopped:
+            self.leave_all(PublicationState.LEFT, f"stopped by {stopped.by}")
+        except TierfoldError as error:
+            self.shared.stopped_by = str(error)
+            self.leave_all(PublicationState.FAILED, str(error))
 
     @property
     def _look_at(self) -> LookAt:

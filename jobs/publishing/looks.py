@@ -83,7 +83,7 @@ def looks_at(
         return Looks(taken=taken, seen=seen)
     known = with_brokers(context, cluster, _known(context, rows), is_again=True)
     identity = tier_identity(context, run_binding(context), deletes=True)
-    limits = _limits(context, grace_ms)
+    limits = limits_of(context, grace_ms)
 
     def seen_now(one: KnownPartition) -> Seen:
         of_topic = rules[one.key]
@@ -109,13 +109,13 @@ def _with_listing(row: PartitionState, listed: Listing | Exception) -> KnownPart
     return KnownPartition(key=row.key, state=row, refusal=None, listed=listed)
 
 
-def _limits(context: RunContext, grace_ms: int) -> PublishingLimits:
-    """The limits, as the newest look has read the metadata topic's settings."""
-    view = context.cluster_view
-    configs = {} if view is None else view.setup.metadata_configs
-    return PublishingLimits(
-        grace_ms=grace_ms, upload_wait_ms=0, batch_bytes_max=batch_bytes_max(configs)
-    )
+def limits_of(context: RunContext, grace_ms: int) -> PublishingLimits:
+    """The limits, as the newest look has read the metadata topic's settings.
+
+    Without a topic's wait for uploads. `grace_ms`: as of `looks_at`.
+    """
+    most = batch_bytes_max(context.metadata_configs)
+    return PublishingLimits(grace_ms=grace_ms, upload_wait_ms=0, batch_bytes_max=most)
 
 
 def by_discovery(

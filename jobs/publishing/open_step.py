@@ -22,12 +22,16 @@ from tierfold.compaction.planning.partition_plan import PartitionPlan
 from tierfold.compaction.planning.plan import Rest, RestReason
 from tierfold.compaction.publishing.steps import Done
 from tierfold.jobs.context.run_context import RunContext
-from tierfold.jobs.context.stopping import deferred
+from tierfold.jobs.context.stopping import Stopped, deferred
 from tierfold.jobs.context.tier_identity import run_binding, serving_of, tier_identity
 from tierfold.jobs.pipeline.claim_report import claim_report
 from tierfold.jobs.pipeline.held_partitions import HeldPartitions
-from tierfold.jobs.pipeline.partition_report import planned_report
-from tierfold.jobs.pipeline.publication import Publication, PublicationState
+from tierfold.jobs.pipeline.partition_report import PartitionReport, planned_report
+from tierfold.jobs.pipeline.publication import (
+    Publication,
+    PublicationState,
+    with_publication,
+)
 from tierfold.jobs.pipeline.survey import inspected, known_among, with_identity
 from tierfold.jobs.publishing.looks import failed_by
 from tierfold.jobs.publishing.publisher import publisher_of
@@ -59,6 +63,20 @@ def published_step(
         return _published(context, settings, view, rules, verb)
     except TierfoldError as error:
         return Publication(state=PublicationState.FAILED, why=str(error))
+
+
+def with_step_published(
+    context: RunContext, settings: Settings, report: PartitionReport, verb: str
+) -> PartitionReport:
+    """The report of a committed change, with what became of its publication.
+
+    After a signal the next run sends it.
+    """
+    try:
+        publication = published_step(context, settings, report.key, verb)
+    except Stopped as stopped:
+        publication = Publication(state=PublicationState.LEFT, why=f"stopped by {stopped.by}")
+    return report if publication is None else with_publication(report, publication)
 
 
 def _viewed(context: RunContext, key: PartitionKey) -> PartitionView | Refusal:

@@ -33,9 +33,9 @@ from tierfold.compaction.model.segments import PartitionState
 from tierfold.compaction.planning.open_step import look_of
 from tierfold.compaction.planning.rebuild_look import (
     covered_uploads,
-    is_unpublished,
     unpublished_refusal,
     unused_refusal,
+    was_never_published,
     with_uploads_only,
     without_deleted,
 )
@@ -187,7 +187,7 @@ def lost_look(
     if plain is None:
         raise ValueError(f"{known.key}: its offsets are known")
     look = with_rebuilds(plain, covered_uploads(tier.facts, tier.view))
-    if not is_unpublished(known.state):
+    if not was_never_published(known.state):
         return look
     return unpublished_refusal(look) or with_uploads_only(look)
 

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tierfold.compaction.brokers.cluster_view import BrokerPartition
 from tierfold.compaction.brokers.events import SegmentState
 from tierfold.compaction.discovery.view import Refusal
 from tierfold.compaction.model.errors import MissingRight, TierfoldError
@@ -78,7 +77,7 @@ class TierProof:
 
         The first one that counts is noted. Raises as `ServiceNotes` does.
         """
-        brokers = self._brokers(row.key)
+        brokers = self.context.brokers_of(row.key)
         if self.mode is CanaryMode.OFF or brokers is None:
             if self.mode is CanaryMode.OFF and not self.is_proven:
                 self._note(note_off(self.context))
@@ -111,14 +110,10 @@ class TierProof:
         self.is_proven = refusal is None
 
     def _candidate(self, row: PartitionState, now_ms: int) -> FirstCandidate | None:
-        brokers = self._brokers(row.key)
+        brokers = self.context.brokers_of(row.key)
         if brokers is None:
             return None
         return first_candidate(row, local_ranges(row, brokers, now_ms), brokers.log_start)
-
-    def _brokers(self, key: PartitionKey) -> BrokerPartition | None:
-        view = self.context.cluster_view
-        return None if view is None else view.partitions.get(key)
 
 
 def _published_row(plan: PartitionPlan) -> PartitionState | None:

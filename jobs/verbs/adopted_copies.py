@@ -41,9 +41,8 @@ def refused_copies(
     is_taken_out = not settings.rules_for(known.key.topic).publish
     if context.publishing_state is not Publishing.ON or is_taken_out:
         return unpublished_restore(row, is_taken_out=is_taken_out)
-    look = context.cluster_view
     try:
-        most = batch_bytes_max({} if look is None else look.setup.metadata_configs)
+        most = batch_bytes_max(context.metadata_configs)
         too_large = refused_by_batches(restore_of(row, taken), row, most)
         if too_large is not None:
             above = max(segment.next_offset for segment in taken.back)

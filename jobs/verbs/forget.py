@@ -53,11 +53,6 @@ from tierfold.jobs.pipeline.partition_report import (
     PartitionReport,
     Reporting,
 )
-from tierfold.jobs.pipeline.publication import (
-    Publication,
-    PublicationState,
-    with_publication,
-)
 from tierfold.jobs.pipeline.run_records import keep_record
 from tierfold.jobs.pipeline.survey import known_by_name, with_identity
 from tierfold.jobs.settings.resolution import Settings
@@ -156,7 +151,7 @@ def _with_copies(
     Raises Stopped before anything is committed.
     """
     # Imported here: the client is loaded only where brokers are named.
-    from tierfold.jobs.publishing.open_step import published_step
+    from tierfold.jobs.publishing.open_step import with_step_published
 
     if found.report.outcome != PLANNED:
         return found.report
@@ -166,12 +161,7 @@ def _with_copies(
         report = _changed(context, name, found)
     if report.outcome != FORGOTTEN:
         return report
-    try:
-        publication = published_step(context, settings, found.key, "forget")
-    except Stopped as stopped:
-        # The row is changed, so the next run sends it.
-        publication = Publication(state=PublicationState.LEFT, why=f"stopped by {stopped.by}")
-    return report if publication is None else with_publication(report, publication)
+    return with_step_published(context, settings, report, "forget")
 
 
 def _planned_forgetting(

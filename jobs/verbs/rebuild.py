@@ -23,7 +23,6 @@ from tierfold.compaction.model.errors import BadSettings, TierfoldError
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.planning.rebuild_refusals import copying_again
-from tierfold.compaction.publishing.batches import batch_bytes_max
 from tierfold.compaction.publishing.look import PublishingLimits
 from tierfold.compaction.publishing.lost_metadata import NameAgain, RebuildStep
 from tierfold.jobs.context.publishing_settings import Publishing
@@ -46,6 +45,8 @@ from tierfold.jobs.pipeline.partition_report import (
 from tierfold.jobs.pipeline.publication import with_publication
 from tierfold.jobs.pipeline.run_records import keep_record
 from tierfold.jobs.pipeline.survey import READERS, known_partitions
+from tierfold.jobs.publishing.joint_rebuild import named_again
+from tierfold.jobs.publishing.looks import limits_of
 from tierfold.jobs.publishing.publishing_run import publishing_run_of, some_at_a_time
 from tierfold.jobs.publishing.rebuild_looks import (
     RebuildDecision,
@@ -54,7 +55,6 @@ from tierfold.jobs.publishing.rebuild_looks import (
     rebuild_look,
     with_rebuilt_identity,
 )
-from tierfold.jobs.publishing.rebuilder import named_again
 from tierfold.jobs.settings.cluster_settings import rules_of, settings_beside
 from tierfold.jobs.settings.resolution import Settings
 from tierfold.jobs.verbs.row_change import refused
@@ -133,11 +133,7 @@ def _inspected(
     grace_ms = least_grace_ms(publishing.message_timeout_ms)
     declared = settings.cluster.kafka_version
     of_cluster = cluster_refusal(look.setup, declared=declared, grace_ms=grace_ms)
-    limits = PublishingLimits(
-        grace_ms=grace_ms,
-        upload_wait_ms=0,
-        batch_bytes_max=batch_bytes_max(look.setup.metadata_configs),
-    )
+    limits = limits_of(context, grace_ms)
 
     def inspected(one: KnownPartition) -> Rebuilt:
         if one.is_left_alone:

@@ -52,7 +52,6 @@ from tierfold.jobs.pipeline.partition_report import (
     Reporting,
 )
 from tierfold.jobs.pipeline.publication import (
-    Publication,
     PublicationState,
     with_publication,
 )
@@ -157,7 +156,7 @@ def _published(
     `again`: plans once more, as what was open may have changed the row.
     """
     # Imported here: the client is loaded only where brokers are named.
-    from tierfold.jobs.publishing.open_step import published_step
+    from tierfold.jobs.publishing.open_step import published_step, with_step_published
 
     earlier = published_step(context, settings, found.key, "restore")
     if earlier is not None and earlier.state is not PublicationState.PUBLISHED:
@@ -175,14 +174,7 @@ def _published(
     report = replace(found.report, events_sent=0 if earlier is None else earlier.events)
     if report.outcome != RESTORED:
         return replace(found, report=report)
-    try:
-        publication = published_step(context, settings, found.key, "restore")
-    except Stopped as stopped:
-        # The restore is committed, so the next run sends it.
-        publication = Publication(state=PublicationState.LEFT, why=f"stopped by {stopped.by}")
-    if publication is not None:
-        report = with_publication(report, publication)
-    return replace(found, report=report)
+    return replace(found, report=with_step_published(context, settings, report, "restore"))
 
 
 _NOT_BEGUN: Final = "nothing is restored, as brokers do not have yet what an earlier run committed"
@@ -332,9 +324,8 @@ def _refused_by_brokers(context: RunContext, found: Restored) -> Refusal | None:
     """The refusal if brokers could not be sent the restore as they must be."""
     if not found.is_published or found.row is None or found.restore_plan is None:
         return None
-    look = context.cluster_view
     try:
-        most = batch_bytes_max({} if look is None else look.setup.metadata_configs)
+        most = batch_bytes_max(context.metadata_configs)
     except TierfoldError as error:
         return refusal_of(error, str(found.key))
     return unpublishable_restore(found.restore_plan, found.row, most)

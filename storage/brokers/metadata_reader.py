@@ -18,6 +18,7 @@ import numpy as np
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from numpy.typing import NDArray
 
+from tierfold.compaction.brokers.cluster_facts import PartitionOffsets
 from tierfold.compaction.brokers.events import METADATA_TOPIC
 from tierfold.compaction.brokers.metadata_fold import MetadataRecord
 from tierfold.compaction.model.errors import CorruptLog, UnreadableObject
@@ -58,13 +59,7 @@ def metadata_starts(connection: Connection, numbers: Iterable[int]) -> dict[int,
 
     Raises UnreadableObject if one does not say it.
     """
-    found = partition_offsets(connection, ((METADATA_TOPIC, number) for number in numbers))
-    starts = {}
-    for (_, number), offsets in found.items():
-        if isinstance(offsets, UnreadableObject):
-            raise offsets
-        starts[number] = offsets.log_start
-    return starts
+    return {number: one.log_start for number, one in _offsets(connection, numbers).items()}
 
 
 def read_metadata(
@@ -104,11 +99,8 @@ def _ends(
 
     Raises CorruptLog if one does not begin where it should, or is cut.
     """
-    found = partition_offsets(connection, ((METADATA_TOPIC, number) for number in first_offsets))
     ends = {}
-    for (_, number), offsets in found.items():
-        if isinstance(offsets, UnreadableObject):
-            raise offsets
+    for number, offsets in _offsets(connection, first_offsets).items():
         if offsets.log_start != starts.get(number, 0):
             what = f"begins at offset {offsets.log_start}: earlier records are lost"
             raise _damaged(number, what)
@@ -120,6 +112,17 @@ def _ends(
         if offsets.high_watermark > first_offsets[number]:
             ends[number] = offsets.high_watermark
     return ends
+
+
+def _offsets(connection: Connection, numbers: Iterable[int]) -> dict[int, PartitionOffsets]:
+    """By metadata partition its offsets; raises UnreadableObject if one does not say them."""
+    found = partition_offsets(connection, ((METADATA_TOPIC, number) for number in numbers))
+    known = {}
+    for (_, number), offsets in found.items():
+        if isinstance(offsets, UnreadableObject):
+            raise offsets
+        known[number] = offsets
+    return known
 
 
 def _damaged(number: int, what: str) -> CorruptLog:

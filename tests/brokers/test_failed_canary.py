@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +10,9 @@ import pytest
 from tests.brokers.altered_settings import alter
 from tests.brokers.cluster import KafkaCluster
 from tests.brokers.test_plan_beside_brokers import NO_MARGIN
-from tests.brokers.test_status_of_brokers import RECORDS, tierfold, topic_of
-from tests.brokers.test_third_send import Published
-from tests.brokers.test_whose_cluster import HOUR_MS
-from tests.brokers.topics import FIRST_MS, Topic
+from tests.brokers.test_status_of_brokers import tierfold, topic_of
+from tests.brokers.test_third_send import Published, still_local
+from tests.brokers.topics import Topic
 from tests.faults.publishing_kills.served_topic import views_of
 from tests.jobs.commands import ALWAYS, Ran
 from tierfold.compaction.model.segment_ids import is_own_id
@@ -32,12 +30,7 @@ def test_once_it_fails_nothing_else_is_published(
     kafka: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(canary, "CONFIRM_S", -1.0)
-    first = kafka.create("canary-first")
-    local_ms = time.time_ns() // 1_000_000 - FIRST_MS + HOUR_MS // 2
-    alter(kafka, first.name, {"local.retention.ms": str(local_ms)})
-    for _ in range(4):
-        first.append(RECORDS)
-    kafka.wait(lambda: len(first.logs()) == 3, "three uploads")
+    first = still_local(kafka, "canary-first")
     second = topic_of(kafka, "canary-second")
     served = Published(kafka, tmp_path, first)
 
@@ -58,6 +51,6 @@ def test_once_it_fails_nothing_else_is_published(
     (view,) = views_of(kafka, second).values()
     assert not any(map(is_own_id, view.segments))
     live.write_bytes(sound)
-    mended = compact(first, second)
-    assert mended.code == 0, mended
-    assert publication(mended, second)[0] == "published", mended
+    last = compact(first, second)
+    assert last.code == 0, last
+    assert publication(last, second)[0] == "published", last

@@ -87,6 +87,17 @@ class Published(Served):
         return ids_in(self.topic.folder()) == live and self.row.retired == () and has_only_live
 
 
+def still_local(kafka: KafkaCluster, name: str) -> Topic:
+    """A topic with three uploads, of which brokers have local copies for half an hour."""
+    topic = kafka.create(name)
+    local_ms = time.time_ns() // 1_000_000 - FIRST_MS + HOUR_MS // 2
+    alter(kafka, name, {"local.retention.ms": str(local_ms)})
+    for _ in range(4):
+        topic.append(RECORDS)
+    kafka.wait(lambda: len(topic.logs()) == 3, "three uploads")
+    return topic
+
+
 @contextmanager
 def scripted_sends(*rules: Rule) -> Iterator[None]:
     """As `scripted`, the sends of this block under the same script."""
@@ -149,12 +160,7 @@ def test_nothing_goes_while_a_broker_still_gives_what_was_dropped(
 ) -> None:
     """By the run's clock, which is ahead, local copies are gone; the broker still has them."""
     monkeypatch.setattr(canary, "CONFIRM_S", -1.0)
-    topic = kafka.create("third-send-stale")
-    local_ms = time.time_ns() // 1_000_000 - FIRST_MS + HOUR_MS // 2
-    alter(kafka, topic.name, {"local.retention.ms": str(local_ms)})
-    for _ in range(4):
-        topic.append(RECORDS)
-    kafka.wait(lambda: len(topic.logs()) == 3, "three uploads")
+    topic = still_local(kafka, "third-send-stale")
     served = Published(kafka, tmp_path, topic)
     served.publish()
     retired = served.row.retired_ids

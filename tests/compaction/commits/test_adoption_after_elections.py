@@ -84,7 +84,7 @@ def test_what_only_a_segment_has_that_an_election_cut_off_is_not_covered() -> No
     assert isinstance(refusal, Refusal)
     assert f"offset 0 is only in segment {segment_id('cut')} (offsets 0 to 29)" in refusal.detail
     assert refusal.remedy.startswith("Give up all records up to offset 9")
-    # What may mend it comes first.
+    # A backup that would save the records is named first.
     lost = ValuesLost(cut_at=10, gone=(a_segment(0, 9),))
     refusal = adoption(after_election(), a_cut_row(), brokers_have(CUT_OFF), RUN, lost)
     assert isinstance(refusal, Refusal)

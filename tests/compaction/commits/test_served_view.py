@@ -39,7 +39,7 @@ def test_the_claim_notes_the_cluster_once() -> None:
 
 
 def test_the_claim_notes_since_when_the_metadata_topic_names_all() -> None:
-    """What a topic lost before the partition was first published, no event of ours was in."""
+    """A topic that lost records before that had none of ours among them."""
     brokers = replace(brokers_have([]), metadata_start=14)
     view = served_view(replace(a_view(a_chain(10)), state=ROW, brokers=brokers), SERVING)
     assert isinstance(view, PartitionView)

@@ -19,9 +19,9 @@ from tierfold.compaction.model.segment_ids import Maker
 from tierfold.compaction.model.segments import PartitionState, Segment
 from tierfold.compaction.planning.rebuild_look import (
     covered_uploads,
-    is_unpublished,
     unpublished_refusal,
     unused_refusal,
+    was_never_published,
     with_uploads_only,
     without_deleted,
 )
@@ -87,7 +87,7 @@ def test_what_brokers_deleted_for_their_log_start_leaves_the_row() -> None:
 
 def unpublished(row: PartitionState, *events: Event) -> RefusalReason | None:
     """The reason why a row that brokers were never sent is refused beside a lost topic."""
-    assert is_unpublished(row)
+    assert was_never_published(row)
     refusal = unpublished_refusal(lost(row, events))
     return None if refusal is None else refusal.reason
 
@@ -104,10 +104,10 @@ def test_replacements_that_were_never_published_are_not_named() -> None:
 
 
 def test_uploads_alone_and_what_was_published_are_named() -> None:
-    assert not is_unpublished(None)
-    assert not is_unpublished(a_row([U, V], [replacement("R", 0, 19)]))
+    assert not was_never_published(None)
+    assert not was_never_published(a_row([U, V], [replacement("R", 0, 19)]))
     served = a_row([replacement("R", 0, 19)], served_by=(CLUSTER,))
-    assert not is_unpublished(served)
+    assert not was_never_published(served)
 
 
 def test_whole_segments_behind_a_gap_refuse() -> None:
