@@ -229,13 +229,14 @@ class KafkaCluster:
         """The topic of the events of remote segments; its values are binary."""
         return Topic(self, METADATA_TOPIC, METADATA_PARTITIONS)
 
-    def run_tool(self, java_class: str, *arguments: str) -> None:
-        """Run one of Kafka's command line tools on this cluster."""
+    def run_tool(self, java_class: str, *arguments: str) -> str:
+        """Run one of Kafka's command line tools on this cluster, and return what it prints."""
         java = [tool("java"), *QUICK_START, "-cp", broker_class_path(self.version), java_class]
         command = [*java, "--bootstrap-server", self.servers, *arguments]
         done = subprocess.run(command, capture_output=True, text=True, timeout=CALL_S, check=False)
         if done.returncode:
             raise BrokerFailed(f"{java_class} failed\n{done.stdout}{done.stderr}")
+        return done.stdout
 
     def wait(self, condition: Callable[[], bool], what: str) -> None:
         """Wait until `condition` holds; `BrokerFailed`: time is up, or the controller ended."""

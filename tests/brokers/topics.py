@@ -67,10 +67,14 @@ class Record(NamedTuple):
 class Topic:
     """A topic of a cluster."""
 
-    def __init__(self, kafka: KafkaCluster, name: str, partitions: int = 1) -> None:
+    def __init__(
+        self, kafka: KafkaCluster, name: str, partitions: int = 1, *, first_ms: int = FIRST_MS
+    ) -> None:
+        """`first_ms`: the timestamp of the first records that `append` writes."""
         self.name = name
         self.partitions = partitions
         self._kafka = kafka
+        self._first_ms = first_ms
         self._appended = itertools.count()
         found = self._described().topic_id
         bits = (found.get_most_significant_bits(), found.get_least_significant_bits())
@@ -85,7 +89,7 @@ class Topic:
         They are an hour later than those of the call before, and `segment.ms` is a minute, so the
         broker rolls. More than `segment.bytes` become several segments.
         """
-        timestamp_ms = FIRST_MS + next(self._appended) * _APART_MS
+        timestamp_ms = self._first_ms + next(self._appended) * _APART_MS
         errors: list[KafkaError] = []
         for key, value in records:
             self._producer.produce(
