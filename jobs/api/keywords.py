@@ -96,8 +96,9 @@ class SendKeywords(TypedDict, total=False):
     """Whether brokers learn of what the verb does."""
 
     publish: bool | None
-    """Publish to the brokers that are named, or do not. Default: `publish` under `[cluster]`; if
-    that is not set, brokers are sent nothing, and what they serve stays as it is."""
+    """Publish to the brokers that are named, or do not. Default: `publish` under `[cluster]`,
+    except for `rebuild`; if that is not set, brokers are sent nothing, and what they serve stays as
+    it is."""
 
 
 class PublishKeywords(SendKeywords, total=False):

@@ -12,6 +12,7 @@ from tierfold.compaction.commits.clocks import WritingVerb
 from tierfold.jobs.api.failures import checked
 from tierfold.jobs.api.keywords import RebuildKeywords, takes
 from tierfold.jobs.api.opening import opened
+from tierfold.jobs.context.publishing_settings import Publishing
 from tierfold.jobs.reports.rebuild_report import RebuildResult
 from tierfold.jobs.verbs import rebuild as rebuild_verb
 
@@ -20,17 +21,17 @@ from tierfold.jobs.verbs import rebuild as rebuild_verb
 def rebuild(tier: str | Path, **given: Unpack[RebuildKeywords]) -> RebuildResult:
     """Name again what the brokers' metadata topic lost, before they forget it.
 
-    Nothing is sent without `publish`. Raises as the verbs of `changing`, also if no brokers are
-    named.
+    Nothing is sent without `publish`, whatever the settings say: a look comes first. Raises as the
+    verbs of `changing`, also if no brokers are named.
 
     >>> tierfold.rebuild("/mnt/tier", bootstrap_server="broker-1:9092")
     """
-    is_dry_run = given.get("dry_run", False)
+    only_looks = given.get("dry_run", False) or not given.get("publish")
     tools = opened(tier, given, writing=WritingVerb.REBUILD, asks_brokers=True, publishes=True)
-    publishing = tools.context.publishing_state
+    publishing = tools.context.publishing_state if given.get("publish") else Publishing.OFF
     found = rebuild_verb.rebuild(
-        tools.context, tools.settings, tools.scope, is_dry_run=is_dry_run
+        tools.context, tools.settings, tools.scope, is_dry_run=only_looks
     )
-    about = tools.about(run_id="" if is_dry_run else tools.context.run)
+    about = tools.about(run_id="" if only_looks else tools.context.run)
     result = RebuildResult(partitions=tuple(found), publishing=publishing, **about)
     return checked(result, given)

@@ -217,7 +217,7 @@ publish_option: Final = click.option(
     "publish",
     default=None,
     help="Publish to the brokers that are named, or do not: of what they serve, a run that does not"
-    " publish changes nothing. Default: publish under [cluster].",
+    " publish changes nothing. Default: publish under [cluster]; for rebuild: do not.",
 )
 """Whether brokers learn of what the verb does."""
 
