@@ -28,3 +28,10 @@ def own_note(kafka: KafkaCluster) -> Iterator[None]:
     """For tests with a catalog of their own, which the note of the test before would refuse."""
     yield
     shutil.rmtree(kafka.tier / FOLDER, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def own_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
+    """A cluster for one file, whose tests may lose its metadata topic, its catalog or its tier."""
+    with KafkaCluster(tmp_path_factory.mktemp("own-kafka")) as kafka:
+        yield kafka

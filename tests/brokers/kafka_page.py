@@ -2,7 +2,7 @@
 
     night = Operator(kafka, tmp_path, "orders-7")      # the page's orders
     (command,) = commands_of("A lost catalog")
-    ran = night.types(command)                         # this cluster and tier in place of the page's
+    ran = night.types(command)     # with this cluster, tier and topic
     assert_shows(outputs_of("4. Look")[0], ran.stdout)
 """
 
@@ -23,7 +23,8 @@ from tests.jobs.commands import CLOCK, ROOT, Ran, tierfold
 
 PAGE: Final = ROOT / "docs" / "kafka.md"
 PROMPT: Final = "$ "
-SERVER, TIER, TOPIC, SETTINGS = "broker-1:9092", "/mnt/tier", "orders", "tierfold.toml"
+SERVER, TIER, TOPIC = "broker-1:9092", "/mnt/tier", "orders"
+SETTINGS, PROPERTIES = "tierfold.toml", "client.properties"
 """What the page calls them."""
 
 _HOUR_MS: Final = 3_600_000
@@ -81,6 +82,15 @@ def outputs_of(heading: str) -> list[str]:
     return [re.sub(r"^\$ .*\n", "", text, flags=re.MULTILINE) for text in texts]
 
 
+def rights() -> list[str]:
+    """The commands of the table of rights, for TOPIC and User:NAME."""
+    page = PAGE.read_text(encoding="utf-8")
+    table = page.partition("\n## Rights\n")[2].partition("\n## ")[0]
+    (command,) = re.findall(r"`(kafka-acls\.sh [^`]+ …)`", table)
+    endings = re.findall(r"`(--operation [^`]+)` \|$", table, re.MULTILINE)
+    return [command.replace("…", ending) for ending in endings]
+
+
 def _below(heading: str) -> list[Block]:
     found = [block for block in blocks() if block.heading == heading]
     assert found, f"{PAGE.name} has no block below {heading}"
@@ -103,7 +113,9 @@ class Operator:
     def here(self, text: str) -> str:
         """The page's text with the names of this cluster."""
         text = text.replace(SERVER, self.server).replace(TIER, str(self._kafka.tier))
-        text = re.sub(rf"(?<![\w/.]){re.escape(SETTINGS)}", str(self.settings), text)
+        for name in (SETTINGS, PROPERTIES):
+            path = self.settings.with_name(name)
+            text = re.sub(rf"(?<![\w/.]){re.escape(name)}", str(path), text)
         return re.sub(rf"\b{TOPIC}\b", self._topic, text)
 
     def on_the_page(self, text: str) -> str:
@@ -111,9 +123,18 @@ class Operator:
         text = text.replace(self.server, SERVER).replace(str(self._kafka.tier), TIER)
         return text.replace(str(self.settings), SETTINGS).replace(self._topic, TOPIC)
 
-    def writes(self, *files: str) -> None:
-        """Write the settings file; each of the page's texts adds to the one before."""
-        self.settings.write_text(self.here("".join(files)), encoding="utf-8")
+    def writes(self, text: str) -> None:
+        """Write a settings file of the page."""
+        self.settings.write_text(self.here(text), encoding="utf-8")
+
+    def opts_in(self, instead: str = "") -> None:
+        """Write the settings file of the first compaction; `instead`: of its tables of topics."""
+        (first,), (opted_in,) = (
+            settings_of("1. A settings file"),
+            settings_of("3. Opt in, and compact"),
+        )
+        cluster, table, topics = first.replace("[cluster]\n", opted_in).partition("[topics.")
+        self.writes(cluster + (instead or table + topics))
 
     def types(self, command: str, *more: str) -> Ran:
         """Run a command of the page, with more arguments."""

@@ -89,8 +89,7 @@ def test_the_first_compaction_step_by_step(
     assert ran.code == 0
     assert_shows(planned, night.on_the_page(ran.stdout + ran.stderr))
 
-    (opted_in,) = settings_of("3. Opt in, and compact")
-    night.writes(first.replace("[cluster]\n", opted_in))
+    night.opts_in()
     (compact,) = commands_of("3. Opt in, and compact")
     ran = night.types(compact)
     assert ran.code == 0, ran
@@ -117,8 +116,7 @@ def test_while_the_range_is_still_local(
     topic = filled(new, "payments")
     before = newest(topic)
     night = Operator(new, tmp_path, "payments")
-    (first,), (opted_in,) = settings_of("1. A settings file"), settings_of("3. Opt in, and compact")
-    night.writes(first.replace("[cluster]\n", opted_in))
+    night.opts_in()
     (plan,), (compact,) = commands_of("2. Plan"), commands_of("3. Opt in, and compact")
     set_up(night, night.types(plan).stdout, "86400000")
     new.wait(lambda: night.types(plan).code == 0, "the settings that were altered")
