@@ -30,12 +30,16 @@ COPY_OR_MOVED: Final = (
     " mounted elsewhere, name its brokers with --bootstrap-server and set tier.binding=moved:"
     " `tierfold vacuum` then notes the new place, and deletes nothing before."
 )
-REMEMBERED: Final = (
-    "what a running broker remembers, a restarted one does not. `tierfold rebuild TIER`, with the"
-    " same brokers, shows what is lost and what can be done, and changes nothing without --publish"
-    ' (docs/kafka.md, "The metadata topic was lost")'
+REBUILD_SHOWS: Final = (
+    "`tierfold rebuild TIER`, with the same brokers, shows what is lost and what can be done, and"
+    ' changes nothing without --publish (docs/kafka.md, "The metadata topic was lost")'
 )
-LOST_METADATA: Final = f"Do not restart a broker: {REMEMBERED}."
+REMEMBERED: Final = (
+    f"what a running broker remembers, a restarted one does not. {REBUILD_SHOWS}"
+)
+LOST_METADATA: Final = (
+    f"Do not restart a broker, nor another one if one has restarted: {REMEMBERED}."
+)
 
 
 class Identity(StrEnum):

@@ -1,6 +1,8 @@
 """What a metadata topic that has lost records no longer says of a partition.
 
     metadata_lost     whether it has lost records since the row noted it
+    topic_deleted     the error if there is none where rows noted one
+    partitions_refusal  whether it was made again with another number of partitions
     is_known_since    whether "never named" shows that brokers were never sent a segment
     perhaps_named     segments of runs that it may have named, where no row says what they are
 
@@ -9,12 +11,20 @@ Rule: PUBLISHING 2.2, 2.3, 2.8, 6.2.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Final
+
 from tierfold.compaction.brokers.cluster_view import BrokerPartition
 from tierfold.compaction.brokers.events import METADATA_TOPIC
 from tierfold.compaction.discovery.facts import PartitionFacts
-from tierfold.compaction.discovery.identity import LOST_METADATA
+from tierfold.compaction.discovery.identity import LOST_METADATA, REBUILD_SHOWS
 from tierfold.compaction.discovery.view import Refusal, RefusalReason, first_few
+from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.segments import PartitionState
+from tierfold.compaction.model.serving import ServingCluster
+
+NO_METADATA_TOPIC: Final = "no_metadata_topic"
+"""The code of the error that a cluster has no metadata topic."""
 
 
 def metadata_lost(row: PartitionState | None, brokers: BrokerPartition) -> bool:
@@ -25,6 +35,60 @@ def metadata_lost(row: PartitionState | None, brokers: BrokerPartition) -> bool:
     """
     cluster = None if row is None else row.cluster
     return cluster is not None and brokers.metadata_start > cluster.metadata_start
+
+
+def topic_deleted(
+    rows: Iterable[PartitionState], cluster_id: str, server: str
+) -> UnreadableObject | None:
+    """The error if this cluster has no metadata topic, and rows noted one; None: no row did."""
+    for row in rows:
+        if row.cluster is not None and row.is_served and row.cluster.cluster_id == cluster_id:
+            create = _creation(server, row.cluster.metadata_partitions)
+            return UnreadableObject(
+                f"this cluster has no topic {METADATA_TOPIC}, and the catalog has noted one: it was"
+                " deleted",
+                where=f"broker {server}",
+                remedy=f"Do not restart a broker. Create the topic as it was: {create}. Then"
+                f" {REBUILD_SHOWS}.",
+                code=RefusalReason.METADATA_LOST.replace(" ", "_"),
+            )
+    return None
+
+
+def partitions_refusal(
+    row: PartitionState | None, found: ServingCluster, server: str
+) -> Refusal | None:
+    """The refusal if the metadata topic has another number of partitions than the row noted.
+
+    Brokers are configured with a number: they look for an event in the partition that it gives, and
+    after a restart they do not start to read a topic with another one.
+
+    Rule: Kafka 4.4 `TopicBasedRemoteLogMetadataManager`.
+    """
+    noted = None if row is None else row.cluster
+    if noted is None or noted.cluster_id != found.cluster_id:
+        return None
+    if noted.metadata_partitions == found.metadata_partitions:
+        return None
+    create = _creation(server, noted.metadata_partitions)
+    return Refusal(
+        reason=RefusalReason.METADATA_PARTITIONS,
+        detail=f"{METADATA_TOPIC} has {found.metadata_partitions} partitions, and had"
+        f" {noted.metadata_partitions}: brokers would not find what is written to it, and would not"
+        " start with it",
+        remedy=f"Do not restart a broker. Delete the topic, and create it as it was: {create}. Then"
+        " run this again.",
+    )
+
+
+def _creation(server: str, partitions: int) -> str:
+    """The command that creates the metadata topic as brokers do."""
+    return (
+        f"`kafka-topics.sh --bootstrap-server {server} --create --topic {METADATA_TOPIC}"
+        f" --partitions {partitions} --replication-factor N --config cleanup.policy=delete"
+        " --config retention.ms=-1`, where N is what brokers have as"
+        " remote.log.metadata.topic.replication.factor (Kafka's default is 3)"
+    )
 
 
 def lost_refusal(facts: PartitionFacts, brokers: BrokerPartition) -> Refusal | None:

@@ -26,6 +26,9 @@ _CHECK: Final = (
     " are missing, bring them back from a backup. Then run again."
 )
 
+_NAMED: Final = 5
+"""How many segments a refusal names; it counts the others."""
+
 
 def step_refusal(
     step: RebuildStep, why: str, topic: Configs, name: str, server: str
@@ -62,6 +65,11 @@ def _still_copying(step: StopCopying, why: str, command: str) -> Refusal:
 def _lost_already(step: LostAlready) -> Refusal:
     size_bytes = sum(one.size_bytes for one in step.segments)
     offsets = ", ".join(map(str, step.ranges))
+    ids = [one.segment_id for one in step.segments]
+    named = ", ".join(ids[:_NAMED])
+    if len(ids) > _NAMED:
+        named += f" and {len(ids) - _NAMED} more, all of which --json lists"
+    those = "this segment" if len(ids) == 1 else "these segments"
     rest = (
         f"From offset {step.log_start} on nothing is lost"
         if step.has_rest
@@ -71,11 +79,12 @@ def _lost_already(step: LostAlready) -> Refusal:
         reason=RefusalReason.LOG_START_MOVED,
         detail=f"brokers have moved the log start to offset {step.log_start}: consumers can no"
         f" longer read offsets {offsets} ({counted(len(step.segments), 'segment')},"
-        f" {spaced(size_bytes)} bytes). {rest}. The objects are in the tier, and stay while"
-        " nothing names them: brokers would delete what is named below their log start",
-        remedy="Copy these objects to a place outside the tier: no tool of Kafka moves a log start"
-        " back, but `tierfold.read` reads the copy. If a person or retention moved the log start,"
-        " and they are not needed, move them out of the tier; then run again.",
+        f" {spaced(size_bytes)} bytes: {named}). {rest}. The objects are in the tier, and stay"
+        " while nothing names them: brokers would delete what is named below their log start",
+        remedy="Copy the whole tier to another place: no tool of Kafka moves a log start back, but"
+        " `tierfold.read` reads the copy. Once you have read it, or if a person or retention moved"
+        f" the log start, move the objects of {those} out of the tier, and run this again: the"
+        f" topic goes on from offset {step.log_start}.",
     )
 
 

@@ -21,9 +21,11 @@ from tierfold.compaction.brokers.topic_retention import retentions
 from tierfold.compaction.deletion.deletion_plan import GRACE_MS
 from tierfold.compaction.discovery.broker_refusals import rights_refusals, setup_refusals
 from tierfold.compaction.discovery.identity import of_cluster
+from tierfold.compaction.discovery.metadata_loss import NO_METADATA_TOPIC, topic_deleted
 from tierfold.compaction.discovery.refused_by_brokers import unnamed_beside
 from tierfold.compaction.discovery.view import Refusal
 from tierfold.compaction.model.bindings import Binding
+from tierfold.compaction.model.errors import BadSettings
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.compaction.planning.outlook import outlook
@@ -48,6 +50,8 @@ def with_brokers(
 ) -> dict[PartitionKey, KnownPartition]:
     """Return the partitions with what brokers have of them; raises as `cluster_view`.
 
+    Raises UnreadableObject if the metadata topic was deleted since a row noted it.
+
     `is_again`: an earlier look of this run has shown all of them; only what is new is read.
     """
     asked_by = context.catalog.fingerprint() if context.catalog.exists() else None
@@ -62,7 +66,14 @@ def with_brokers(
     ids = {key: _ids(one) for key, one in known.items()}
     beside = BesideTier(listed=ids, asked_by=asked_by, list_again=list_again)
     look_at = cluster.look_again if is_again else cluster.look
-    look = look_at(context.progress, beside)
+    try:
+        look = look_at(context.progress, beside)
+    except BadSettings as error:
+        if error.code != NO_METADATA_TOPIC:
+            raise
+        rows = (one.state for one in known.values() if one.state is not None)
+        connection = cluster.connection
+        raise topic_deleted(rows, connection.cluster_id, connection.server) or error from None
     return {
         key: _seen(one, look.partitions[key], look.cluster_id, listed.get(key))
         for key, one in known.items()

@@ -139,7 +139,7 @@ def rebuild_look_at(
     limits: PublishingLimits,
 ) -> Seen:
     """The look at a claimed partition, whichever metadata topic its row notes."""
-    found = rebuild_look(context, with_rebuilt_identity(known, identity), limits)
+    found = rebuild_look(context, with_rebuilt_identity(context, known, identity), limits)
     if isinstance(found, Refusal):
         return failed_by(found)
     return ServedPartition(known=known, look=found.look, rules=rules)

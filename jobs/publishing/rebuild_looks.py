@@ -19,6 +19,7 @@ from tierfold.compaction.commits.rebuilt_row import row_to_claim, with_metadata_
 from tierfold.compaction.commits.served_view import Serving, served_view
 from tierfold.compaction.discovery.broker_refusals import metadata_refusal
 from tierfold.compaction.discovery.facts import PartitionFacts
+from tierfold.compaction.discovery.metadata_loss import partitions_refusal
 from tierfold.compaction.discovery.refused_by_brokers import unknown_offsets
 from tierfold.compaction.discovery.refused_by_lineage import refused_by_lineage
 from tierfold.compaction.discovery.view import (
@@ -88,12 +89,19 @@ class RebuildDecision:
         return step_refusal(self.step, why, configs, topic, server)
 
 
-def with_rebuilt_identity(known: KnownPartition, identity: TierIdentity) -> KnownPartition:
-    """Return the partition, refused as by `with_identity`, whichever metadata topic it notes."""
-    row = known.state
-    if isinstance(identity.binding, ServedBy):
-        row = with_metadata_of(row, identity.binding.cluster)
-    refusal = known.refusal or identity.refusal(row) or metadata_refusal(known.brokers)
+def with_rebuilt_identity(
+    context: RunContext, known: KnownPartition, identity: TierIdentity
+) -> KnownPartition:
+    """Return the partition, refused as by `with_identity`, whichever metadata topic it notes.
+
+    But a topic with another number of partitions than before is not the one that brokers read.
+    """
+    row, refusal, look = known.state, known.refusal, context.cluster_view
+    if isinstance(identity.binding, ServedBy) and look is not None:
+        found = identity.binding.cluster
+        refusal = refusal or partitions_refusal(row, found, look.setup.server)
+        row = with_metadata_of(row, found)
+    refusal = refusal or identity.refusal(row) or metadata_refusal(known.brokers)
     return replace(known, refusal=refusal)
 
 

@@ -167,7 +167,7 @@ def _said(status: PartitionStatus, brokers: BrokerPartition) -> Iterator[str]:
     if view.read_only or brokers.why_unknown:
         yield "see below"
     if view.last_offset is None:
-        yield "brokers have tiered nothing of it"
+        yield "their metadata topic names nothing of it"
         return
     for segments, what in (
         (view.in_state(SegmentState.COPY_STARTED), "pending"),

@@ -26,13 +26,14 @@ from tierfold.jobs.reports.tables import NO_PARTITIONS, exact_bytes, in_words
 from tierfold.jobs.verbs.rebuild import Rebuilt
 
 _CREATED_AGAIN: Final = (
-    "The metadata topic was created again. Brokers that run skip events at offsets that they had"
-    " read before, so what they upload, and what `compact` publishes, is not served until they"
-    " restart. Once all is named, restart them one after the other; then go on as before."
+    "Once every partition says that nothing is to be done, restart the brokers one after the"
+    " other, before you run `compact`: the metadata topic was created again, and brokers that run"
+    " skip what is written at offsets that they had read in the old one. Until they restart,"
+    " consumers find neither what brokers upload nor what `compact` publishes."
 )
 _STOPPED: Final = (
-    "Copying to the tier is stopped. Once all is named, let it go on, with the local.retention.ms"
-    " that the topic had."
+    "Copying to the tier is stopped. Once every partition says that nothing is to be done, let it"
+    " go on, with the local.retention.ms that the topic had."
 )
 
 
@@ -68,8 +69,14 @@ class RebuildResult(Result[Rebuilt]):
             console.print(Text(f"{partition.key}: {in_words(partition.outcome)}", style="bold"))
             for sentence in _sentences(partition):
                 console.print(Text(printable(sentence)), soft_wrap=True)
-            for command in partition.commands:
-                console.print(Text(f"  {command}"), soft_wrap=True)
+        # Once for all partitions: what to run, and only then what comes after it.
+        commands = dict.fromkeys(one for done in self.partitions for one in done.commands)
+        if commands:
+            console.print(Text("To run now, in this order:", style="bold"))
+        for command in commands:
+            console.print(Text(f"  {command}"), soft_wrap=True)
+        for sentence in dict.fromkeys(one for done in self.partitions for one in _later(done)):
+            console.print(Text(sentence), soft_wrap=True)
 
 
 def _offsets_of(partition: Rebuilt) -> dict[str, Any]:
@@ -114,13 +121,22 @@ def _sentences(partition: Rebuilt) -> Iterator[str]:
         return
     if report.outcome == PUBLISHED:
         yield f"Brokers know again what is in the tier: {counted(report.events_sent, 'event')}."
-    if not isinstance(step, NameAgain):
-        yield "The metadata topic names all that is in the tier; the catalog is yet to note it."
-    elif report.outcome == PLANNED:
+    elif isinstance(step, NameAgain):
         yield from _planned(partition, step)
+    else:
+        yield (
+            "The metadata topic names all that consumers read from the tier; the catalog is yet to"
+            " note it."
+        )
+
+
+def _later(partition: Rebuilt) -> Iterator[str]:
+    """What to do once all is named."""
+    if partition.seen is None or partition.outcome not in {PLANNED, PUBLISHED}:
+        return
     if partition.is_created_again:
         yield _CREATED_AGAIN
-    if not is_copying(seen.configs):
+    if not is_copying(partition.seen.configs):
         yield _STOPPED
 
 
@@ -137,10 +153,10 @@ def _planned(partition: Rebuilt, step: NameAgain) -> Iterator[str]:
     if step.order is SafeOrder.FROM_MEMORY:
         yield (
             f"Consumers still read from the log start, {log_start}: brokers go on from memory."
-            " Restart none of them, and publish now:"
+            " Restart none of them before all is published."
         )
     else:
         yield (
             f"Consumers read nothing at the log start, {log_start}: a broker has restarted. Copying"
-            " was stopped in time, so nothing is lost. Publish now, then let copying go on:"
+            " was stopped in time, so nothing is lost. Publish before it goes on."
         )

@@ -31,6 +31,7 @@ from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.context.stage_seconds import TimedStage
 from tierfold.jobs.context.stopping import deferred
 from tierfold.jobs.context.tier_identity import run_binding, tier_identity
+from tierfold.jobs.context.timestamps import timestamp_text
 from tierfold.jobs.pipeline.claim_report import claim_report
 from tierfold.jobs.pipeline.held_partitions import HeldPartitions
 from tierfold.jobs.pipeline.known_partition import KnownPartition, left_alone, refusal_of
@@ -60,6 +61,7 @@ from tierfold.jobs.settings.resolution import Settings
 from tierfold.jobs.verbs.row_change import refused
 from tierfold.storage.clock import now_ms
 
+_ALL_NAMED: Final = "the metadata topic names all that consumers read from the tier"
 _TAKEN_OUT: Final = "publish = false is set for the topic, so nothing of it is sent"
 
 
@@ -108,7 +110,7 @@ def rebuild(
         known = known_partitions(context, scope)
         of_cluster = settings_beside(settings, context.cluster_view)
         rules, _ = rules_of(of_cluster, [one.key.topic for one in known])
-        found = _inspected(context, settings, known, rules)
+        found = _inspected(context, settings, known, rules, _words(context, scope))
     due = [one for one in found if one.outcome == PLANNED and one.seen is not None]
     if is_dry_run or not due or context.publishing_state is not Publishing.ON:
         return found
@@ -124,8 +126,9 @@ def _inspected(
     settings: Settings,
     known: Sequence[KnownPartition],
     rules: Mapping[str, Rules],
+    words: Sequence[str],
 ) -> list[Rebuilt]:
-    """Look at each partition, and decide."""
+    """Look at each partition, and decide; `words`: of the command that publishes."""
     look, publishing = context.cluster_view, context.publishing
     if look is None or publishing is None:
         raise ValueError("the run has looked at its cluster")
@@ -138,7 +141,7 @@ def _inspected(
     def inspected(one: KnownPartition) -> Rebuilt:
         if one.is_left_alone:
             return Rebuilt(report=_nothing(one.key, left_alone(one)))
-        found = _looked_at(context, with_rebuilt_identity(one, identity), limits)
+        found = _looked_at(context, with_rebuilt_identity(context, one, identity), limits, words)
         if found.outcome == PLANNED and of_cluster is not None:
             return replace(found, report=refused(one.key, of_cluster), commands=())
         if found.outcome == PLANNED and not rules[one.key.topic].publish:
@@ -149,7 +152,9 @@ def _inspected(
         return list(context.progress.inspected(pool.map(inspected, known)))
 
 
-def _looked_at(context: RunContext, known: KnownPartition, limits: PublishingLimits) -> Rebuilt:
+def _looked_at(
+    context: RunContext, known: KnownPartition, limits: PublishingLimits, words: Sequence[str]
+) -> Rebuilt:
     key = known.key
     seen = rebuild_look(context, known, limits)
     if isinstance(seen, Refusal):
@@ -166,8 +171,8 @@ def _looked_at(context: RunContext, known: KnownPartition, limits: PublishingLim
     elif seen.is_unnoted:
         report = _planned(seen, events=0)
     else:
-        report = _nothing(key, "the metadata topic names all that is in the tier")
-    commands = _commands(context, seen) if report.outcome == PLANNED else ()
+        report = _nothing(key, _ALL_NAMED + _restart_due(known))
+    commands = _commands(context, seen, words) if report.outcome == PLANNED else ()
     epoch = 0 if known.state is None else known.state.epoch
     report = replace(report, epoch=epoch)
     return Rebuilt(
@@ -176,6 +181,17 @@ def _looked_at(context: RunContext, known: KnownPartition, limits: PublishingLim
         decision=decision,
         metadata_start=0 if known.brokers is None else known.brokers.metadata_start,
         commands=commands,
+    )
+
+
+def _restart_due(known: KnownPartition) -> str:
+    """The clause on brokers that may still read the old topic; empty: there is none."""
+    row, brokers = known.state, known.brokers
+    if row is None or row.rebuilt_at_ms < 0 or brokers is None or brokers.metadata_start:
+        return ""
+    return (
+        f". It was created again before {timestamp_text(row.rebuilt_at_ms)}: brokers that have not"
+        " restarted since are to restart, one after the other, before `compact`"
     )
 
 
@@ -190,11 +206,23 @@ def _planned(seen: RebuildLook, *, events: int) -> PartitionReport:
     )
 
 
-def _commands(context: RunContext, seen: RebuildLook) -> tuple[str, ...]:
+def _words(context: RunContext, scope: Scope) -> tuple[str, ...]:
+    """The arguments of this run, to repeat them in a command."""
+    chosen = (("--topic", scope.topics), ("--partition", scope.partitions))
+    patterns = [
+        word for option, some in chosen if some != ("*",) for one in some for word in (option, one)
+    ]
+    cluster = () if context.cluster is None else context.cluster.words
+    return (
+        *(context.tier_uri, *context.catalog_words, *context.layout_words),
+        *(*cluster, *patterns),
+    )
+
+
+def _commands(context: RunContext, seen: RebuildLook, words: Sequence[str]) -> tuple[str, ...]:
     """What a person runs next: the verb itself, and what lets copying go on."""
     look = context.cluster_view
     server = "" if look is None else look.setup.server
-    words = (context.tier_uri, *context.catalog_words, *context.layout_words)
     publish = shlex.join(
         ("tierfold", "rebuild", *words, "--bootstrap-server", server, "--publish")
     )

@@ -21,6 +21,7 @@ from tierfold.compaction.brokers.cluster_facts import (
 )
 from tierfold.compaction.brokers.events import METADATA_TOPIC
 from tierfold.compaction.brokers.missing_rights import lacking
+from tierfold.compaction.discovery.metadata_loss import NO_METADATA_TOPIC
 from tierfold.compaction.model.errors import BadSettings, MissingRight, UnreadableObject
 from tierfold.compaction.model.rights import DESCRIBE_CONFIGS, Resource, Right
 from tierfold.storage.brokers.connection import Connection
@@ -55,10 +56,12 @@ def cluster_setup(connection: Connection) -> ClusterSetup:
         raise brokers
     if found is None or configs is None:
         raise BadSettings(
-            f"this cluster has no topic {METADATA_TOPIC}, so its brokers have tiered nothing",
+            f"this cluster has no topic {METADATA_TOPIC}: its brokers have tiered nothing, or it"
+            " was deleted",
             where=f"broker {connection.server}",
-            remedy="Name the cluster whose brokers serve this tier.",
-            code="no_metadata_topic",
+            remedy="Name the cluster whose brokers serve this tier. If it is this one, do not"
+            ' restart a broker (docs/kafka.md, "The metadata topic was lost").',
+            code=NO_METADATA_TOPIC,
         )
     check_manager(brokers)
     is_allowed = allowed is not None and AclOperation.WRITE in allowed

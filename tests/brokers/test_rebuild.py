@@ -6,6 +6,8 @@ restarts, and consumers read, or the objects that they no longer read are all th
 
 from __future__ import annotations
 
+import re
+import shlex
 import shutil
 import signal
 import time
@@ -22,7 +24,7 @@ from tests.brokers.test_status_of_brokers import tierfold
 from tests.brokers.topics import CALL_S, METADATA_TOPIC
 from tests.faults.publishing_kills.forked_runs import ForkServer
 from tests.faults.publishing_kills.publishing_instants import Instant
-from tests.jobs.commands import ALWAYS, Ran
+from tests.jobs.commands import ALWAYS, Ran, told
 
 pytestmark = pytest.mark.soak
 
@@ -94,14 +96,24 @@ def truncate(kafka: KafkaCluster) -> None:
         kafka.metadata.delete_records(kafka.metadata.offsets(number)[1], number)
 
 
-def create_again(kafka: KafkaCluster) -> None:
-    """Delete the metadata topic and create it as brokers do."""
+def delete(kafka: KafkaCluster) -> None:
+    """Delete the metadata topic."""
     admin = kafka.admin()
     admin.delete_topics([METADATA_TOPIC])[METADATA_TOPIC].result(CALL_S)
     kafka.wait(lambda: METADATA_TOPIC not in admin.list_topics(timeout=CALL_S).topics, "no topic")
+
+
+def create(kafka: KafkaCluster, partitions: int = METADATA_PARTITIONS) -> None:
+    """Create the metadata topic as brokers do."""
     config = {"retention.ms": "-1", "cleanup.policy": "delete"}
-    again = NewTopic(METADATA_TOPIC, METADATA_PARTITIONS, 1, config=config)
-    admin.create_topics([again])[METADATA_TOPIC].result(CALL_S)
+    again = NewTopic(METADATA_TOPIC, partitions, 1, config=config)
+    kafka.admin().create_topics([again])[METADATA_TOPIC].result(CALL_S)
+
+
+def create_again(kafka: KafkaCluster) -> None:
+    """Delete the metadata topic and create it as brokers do."""
+    delete(kafka)
+    create(kafka)
 
 
 def restart(kafka: KafkaCluster) -> None:
@@ -228,6 +240,43 @@ def test_half_of_it_is_local(lossy: KafkaCluster) -> None:
     assert found["lost_offsets"] == [{"start_offset": 0, "end_offset": log_start - 1}]
     assert "on nothing is lost" in found["reason"]
     assert before <= set(partition.topic.logs())
+
+
+def created_by(kafka: KafkaCluster, remedy: str) -> None:
+    """Carry out the command that creates the metadata topic, for one replica."""
+    (command,) = re.findall(r"`(kafka-topics\.sh [^`]*)`", remedy)
+    program, *arguments = shlex.split(command.replace("-factor N", "-factor 1"))
+    assert (program, *arguments[:2]) == ("kafka-topics.sh", "--bootstrap-server", kafka.servers)
+    kafka.run_tool("org.apache.kafka.tools.TopicCommand", *arguments[2:])
+
+
+def test_deleted_then_made_with_another_number_of_partitions(lossy: KafkaCluster) -> None:
+    """Each verb says at once that it was deleted, and how it was; another number is refused."""
+    partition = compacted(lossy, "deleted")
+    delete(lossy)
+    for verb in ("status", "plan", "compact", "vacuum", "rebuild"):
+        ran = partition.verb(verb, *_MORE.get(verb, ()))
+        assert (ran.code, ran.document["outcome"]) == (3, "failed"), ran
+        missing = told(
+            ran.stderr,
+            "the catalog has noted one: it was deleted",
+            "Do not restart a broker.",
+            f"--partitions {METADATA_PARTITIONS} ",
+        )
+        assert not missing, ran.stderr
+    create(lossy, partitions=METADATA_PARTITIONS + 2)
+    for options in ((), ("--publish",)):
+        found = partition.rebuild(*options)
+        assert [one["code"] for one in found["refusals"]] == ["metadata_partitions"]
+    assert not any(lossy.metadata.offsets(number)[1] for number in range(METADATA_PARTITIONS))
+    delete(lossy)
+    created_by(lossy, found["reason"])
+    assert partition.rebuild("--publish")["outcome"] == "published"
+    again = partition.rebuild()
+    assert again["outcome"] == "nothing_to_do"
+    assert "brokers that have not restarted since are to restart" in again["reason"]
+    restart(lossy)
+    partition.assert_served()
 
 
 def test_created_again_and_restarted_after_publishing(lossy: KafkaCluster) -> None:

@@ -15,7 +15,9 @@ from tests.storage.new_ids import foreign_id
 from tierfold.compaction.discovery.metadata_loss import (
     is_known_since,
     metadata_lost,
+    partitions_refusal,
     perhaps_named,
+    topic_deleted,
 )
 from tierfold.compaction.discovery.refused_by_brokers import refused_without_row_by_brokers
 from tierfold.compaction.discovery.view import RefusalReason
@@ -119,3 +121,30 @@ def test_an_upload_that_only_an_update_names_was_never_named() -> None:
     cut_off = [*EVENTS, uploaded("10-19", 10, 19)[1]]
     refusal = refusal_beside(None, [upload(0, 9), upload(10, 19)], cut_off)
     assert refusal.reason is RefusalReason.NEVER_NAMED
+
+
+def test_a_deleted_topic_is_told_from_a_cluster_that_never_had_one() -> None:
+    found = topic_deleted([ROW], CLUSTER.cluster_id, "broker-1:9092")
+    assert found is not None
+    assert (found.where, found.code) == ("broker broker-1:9092", "metadata_lost")
+    assert "the catalog has noted one: it was deleted" in found.what
+    assert found.remedy.startswith("Do not restart a broker.")
+    assert "--create --topic __remote_log_metadata --partitions 50 " in found.remedy
+    assert topic_deleted([ROW], "another", "broker-1:9092") is None
+    assert topic_deleted([replace(ROW, served_by=())], CLUSTER.cluster_id, "b:1") is None
+    gave_up = Consent(kind=ConsentKind.DETACHED, given_at_ms=1, run="mine")
+    assert topic_deleted([replace(ROW, consents=(gave_up,))], CLUSTER.cluster_id, "b:1") is None
+
+
+def test_a_topic_with_another_number_of_partitions_is_refused() -> None:
+    five = replace(CLUSTER, metadata_topic_id="n" * 21 + "A", metadata_partitions=5)
+    found = partitions_refusal(ROW, five, "broker-1:9092")
+    assert found is not None
+    assert found.reason is RefusalReason.METADATA_PARTITIONS
+    assert "has 5 partitions, and had 50" in found.detail
+    assert "--bootstrap-server broker-1:9092 --create" in found.remedy
+    assert "--partitions 50 " in found.remedy
+    assert partitions_refusal(ROW, replace(five, metadata_partitions=50), "b:1") is None
+    assert partitions_refusal(ROW, replace(five, cluster_id="another"), "b:1") is None
+    assert partitions_refusal(None, five, "b:1") is None
+    assert partitions_refusal(replace(ROW, served_by=()), five, "b:1") is None

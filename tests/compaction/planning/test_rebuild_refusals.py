@@ -57,10 +57,17 @@ def test_what_is_lost_already_is_said_in_offsets_and_bytes() -> None:
     found = refusal_of(LOST)
     assert found.reason is RefusalReason.LOG_START_MOVED
     assert "log start to offset 20" in found.detail
-    assert "offsets 0 to 19 (2 segments, 2 000 bytes)" in found.detail
+    ids = ", ".join(one.segment_id for one in LOST.segments)
+    assert f"offsets 0 to 19 (2 segments, 2 000 bytes: {ids})" in found.detail
+    assert "move the objects of these segments out" in found.remedy
+    assert "the topic goes on from offset 20" in found.remedy
     assert "From offset 20 on nothing is lost." in found.detail
     assert "The objects are in the tier" in found.detail
     assert "The tier has nothing beyond it." in refusal_of(replace(LOST, has_rest=False)).detail
+    alone = refusal_of(replace(LOST, segments=LOST.segments[:1]))
+    assert "move the objects of this segment out" in alone.remedy
+    many = refusal_of(replace(LOST, segments=LOST.segments * 4))
+    assert f"{LOST.segments[0].segment_id} and 3 more, all of which --json lists" in many.detail
 
 
 @pytest.mark.parametrize(

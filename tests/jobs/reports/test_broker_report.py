@@ -207,7 +207,7 @@ def test_what_is_the_same_is_not_mentioned() -> None:
     )
     beside = beside_catalog(brokers.view, brokers.naming, live=(), retired=())
     text = shown(PartitionStatus(key=ORDERS, row=None, brokers=brokers, beside=beside))
-    assert "see below; brokers have tiered nothing of it" in text
+    assert "see below; their metadata topic names nothing of it" in text
     assert Naming.NEVER_NAMED not in brokers.naming.values()
     assert beside == replace(beside, not_served=(), never_named=())
 

@@ -76,8 +76,8 @@ def test_what_brokers_still_serve_is_published_before_any_restart() -> None:
     partition = rebuilt(PLANNED)
     text = printed(partition)
     assert "does not name 2 segments of the tier, offsets 0 to 19, 2.0 kB (2 000 bytes)" in text
-    assert "Restart none of them, and publish now:" in text
-    assert f"\n  {PUBLISH}\n" in text
+    assert "Restart none of them before all is published." in text
+    assert f"\nTo run now, in this order:\n  {PUBLISH}\n" in text
     assert "created again" not in text
     assert "Copying to the tier is stopped" not in text
     entry = entry_of(partition)
@@ -89,22 +89,33 @@ def test_what_brokers_still_serve_is_published_before_any_restart() -> None:
 def test_after_a_restart_without_copying_it_goes_on_afterwards() -> None:
     partition = rebuilt(PLANNED, is_served=False, configs=STOPPED)
     text = printed(partition)
-    assert "Copying was stopped in time, so nothing is lost. Publish now" in text
-    assert "Once all is named, let it go on" in text
+    assert "Copying was stopped in time, so nothing is lost. Publish before it goes on." in text
+    assert text.index(PUBLISH) < text.index("let it go on, with the local.retention.ms")
     assert entry_of(partition)["order"] == "copying_stopped"
 
 
 def test_a_topic_that_was_created_again_asks_for_a_restart_afterwards() -> None:
     for outcome in (PLANNED, PUBLISHED):
         partition = rebuilt(outcome, metadata_start=0)
-        assert "Once all is named, restart them one after the other" in printed(partition)
+        text = printed(partition)
+        assert text.index(PUBLISH) < text.index("restart the brokers one after the other")
         assert entry_of(partition)["is_created_again"]
 
 
 def test_what_was_published_is_counted() -> None:
     text = printed(rebuilt(PUBLISHED, commands=()))
     assert "Brokers know again what is in the tier: 4 events." in text
-    assert "publish now" not in text
+    assert "To run now" not in text
+
+
+def test_what_all_partitions_need_is_said_once() -> None:
+    console = Console(file=StringIO(), width=200)
+    two = rebuilt(PLANNED, metadata_start=0, configs=STOPPED, is_served=False)
+    RebuildResult(tier="/mnt/tier", partitions=(two, two)).print_tables(console)
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert text.count("orders-3: planned") == 2
+    for once in (PUBLISH, "restart the brokers", "let it go on"):
+        assert text.count(once) == 1
 
 
 def test_what_is_lost_is_listed() -> None:
