@@ -61,7 +61,7 @@ def partitions_refusal(
     """The refusal if the metadata topic has another number of partitions than the row noted.
 
     Brokers are configured with a number: they look for an event in the partition that it gives, and
-    after a restart they do not start to read a topic with another one.
+    after a restart they read no topic with another one.
 
     Rule: Kafka 4.4 `TopicBasedRemoteLogMetadataManager`.
     """
@@ -75,7 +75,7 @@ def partitions_refusal(
         reason=RefusalReason.METADATA_PARTITIONS,
         detail=f"{METADATA_TOPIC} has {found.metadata_partitions} partitions, and had"
         f" {noted.metadata_partitions}: brokers would not find what is written to it, and would not"
-        " start with it",
+        " read it after a restart",
         remedy=f"Do not restart a broker. Delete the topic, and create it as it was: {create}. Then"
         " run this again.",
     )
@@ -86,8 +86,8 @@ def _creation(server: str, partitions: int) -> str:
     return (
         f"`kafka-topics.sh --bootstrap-server {server} --create --topic {METADATA_TOPIC}"
         f" --partitions {partitions} --replication-factor N --config cleanup.policy=delete"
-        " --config retention.ms=-1`, where N is what brokers have as"
-        " remote.log.metadata.topic.replication.factor (Kafka's default is 3)"
+        " --config retention.ms=-1 --config message.timestamp.before.max.ms=1800000`, where N is"
+        " what brokers have as remote.log.metadata.topic.replication.factor (Kafka's default is 3)"
     )
 
 
