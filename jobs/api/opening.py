@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -124,7 +124,6 @@ def opened(
     cluster = _cluster_of(given, settings) if asks_brokers else None
     publishing = publishing_of(given, settings, cluster) if publishes else None
     needs_settings = _is_planned(settings, publishing, writing)
-    words = _words((name, given.get(name)) for name in ("config", "command_config"))
     scope = _scope_of(given)
     layout = layout_of(given).over(settings.layout).options()
     context = run_context(
@@ -139,7 +138,7 @@ def opened(
         if_held=_if_held(given.get("if_held")),
         clocks=None if given.get("dry_run") else _clocks(context, given, writing),
         batch_bytes_max=lambda topic: settings.rules_for(topic).decompressed_batch_max_bytes or 0,
-        cluster=None if cluster is None else RunCluster(cluster, needs_settings, words),
+        cluster=None if cluster is None else RunCluster(cluster, needs_settings),
         publishing=publishing,
     )
     # With a cluster, the advice is on what the look at it shows.
@@ -366,14 +365,9 @@ def _layout_words(given: Mapping[str, Any]) -> tuple[str, ...]:
     """The options of the layout as the command line has them, to repeat them in a message."""
     single = [(name, given.get(name)) for name in _LAYOUT_KEYWORDS.values()]
     keys = [("encryption_key", key) for key in as_texts(given.get("encryption_keys") or ())]
-    return _words((*single, *keys))
-
-
-def _words(keywords: Iterable[tuple[str, object]]) -> tuple[str, ...]:
-    """Keywords as options of the command line, without those that are None."""
     return tuple(
         word
-        for name, value in keywords
+        for name, value in (*single, *keys)
         if value is not None
         for word in (f"--{name.replace('_', '-')}", str(value))
     )

@@ -29,8 +29,10 @@ def rebuild(tier: str | Path, **given: Unpack[RebuildKeywords]) -> RebuildResult
     only_looks = given.get("dry_run", False) or not given.get("publish")
     tools = opened(tier, given, writing=WritingVerb.REBUILD, asks_brokers=True, publishes=True)
     publishing = tools.context.publishing_state if given.get("publish") else Publishing.OFF
+    files = {"--config": given.get("config"), "--command-config": given.get("command_config")}
+    repeated = [word for name, file in files.items() if file for word in (name, str(file))]
     found = rebuild_verb.rebuild(
-        tools.context, tools.settings, tools.scope, is_dry_run=only_looks
+        tools.context, tools.settings, tools.scope, repeated, is_dry_run=only_looks
     )
     about = tools.about(run_id="" if only_looks else tools.context.run)
     result = RebuildResult(partitions=tuple(found), publishing=publishing, **about)

@@ -25,13 +25,10 @@ class RunCluster:
         self,
         settings: ClientSettings,
         needs_settings: Callable[[str], bool] = lambda _topic: False,
-        words: tuple[str, ...] = (),
     ) -> None:
         self.settings = settings
         self._needs_settings = needs_settings
         """Whether the verb needs what the cluster has for a topic."""
-        self.words = words
-        """The arguments that name the files which describe it."""
         self.view: ClusterView | None = None
         """What the looks showed, of each partition the newest; None: there was none yet."""
         self._connection: Connection | None = None

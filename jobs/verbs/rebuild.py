@@ -91,12 +91,18 @@ class Rebuilt(Reporting):
 
 
 def rebuild(
-    context: RunContext, settings: Settings, scope: Scope, *, is_dry_run: bool
+    context: RunContext,
+    settings: Settings,
+    scope: Scope,
+    repeated: Sequence[str] = (),
+    *,
+    is_dry_run: bool,
 ) -> list[Rebuilt]:
     """Say of each partition in scope what the metadata topic lost, and name it again if it may be.
 
-    A dry run, or one that does not publish, changes nothing. Raises BadSettings, also if no brokers
-    are named, and as `known_partitions`; an error in one partition is in its report.
+    `repeated`: options of this run that the command which it prints has, too. A dry run, or one that
+    does not publish, changes nothing. Raises BadSettings, also if no brokers are named, and as
+    `known_partitions`; an error in one partition is in its report.
     """
     if context.cluster is None:
         raise BadSettings(
@@ -110,7 +116,8 @@ def rebuild(
         known = known_partitions(context, scope)
         of_cluster = settings_beside(settings, context.cluster_view)
         rules, _ = rules_of(of_cluster, [one.key.topic for one in known])
-        found = _inspected(context, settings, known, rules, _words(context, scope))
+        words = (*_words(context, scope), *repeated)
+        found = _inspected(context, settings, known, rules, words)
     due = [one for one in found if one.outcome == PLANNED and one.seen is not None]
     if is_dry_run or not due or context.publishing_state is not Publishing.ON:
         return found
@@ -212,11 +219,7 @@ def _words(context: RunContext, scope: Scope) -> tuple[str, ...]:
     patterns = [
         word for option, some in chosen if some != ("*",) for one in some for word in (option, one)
     ]
-    cluster = () if context.cluster is None else context.cluster.words
-    return (
-        *(context.tier_uri, *context.catalog_words, *context.layout_words),
-        *(*cluster, *patterns),
-    )
+    return (context.tier_uri, *context.catalog_words, *context.layout_words, *patterns)
 
 
 def _commands(context: RunContext, seen: RebuildLook, words: Sequence[str]) -> tuple[str, ...]:

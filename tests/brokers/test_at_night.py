@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from pyspark.sql import SparkSession
 
 from tests.brokers.cluster import METADATA_PARTITIONS, KafkaCluster
 from tests.brokers.cut_logs import CUT_AT, NEW_END, cut_log
-from tests.brokers.kafka_page import commands_of, python_of, settings_of
+from tests.brokers.kafka_page import commands_of, settings_of
 from tests.brokers.nights import Night, compacted, records, uploaded
 from tests.brokers.test_rebuild import truncate
 from tests.brokers.test_whose_cluster import copied_as
@@ -155,24 +154,6 @@ def test_the_topic_is_created_again(own_kafka: KafkaCluster, tmp_path: Path) -> 
     assert "orders-0: nothing to do" in night.runs(rebuild)
     night.compact()
     night.is_well()
-
-
-def test_what_consumers_can_no_longer_read_is_saved(
-    own_kafka: KafkaCluster, tmp_path: Path, spark: SparkSession
-) -> None:
-    night = compacted(own_kafka, tmp_path, "sales-unread")
-    before = night.newest()
-    truncate(own_kafka)
-    restarted(own_kafka)
-    _, _, rebuild, _, _ = commands_of(LOST)
-    night.fails(rebuild, "brokers have moved the log start")
-    assert night.topic.read() == []
-    shutil.copytree(own_kafka.tier, saved := tmp_path / "saved")
-    there = own_kafka.create("sales-unread-saved")
-    (program,) = python_of("What consumers can no longer read")
-    exec(night.here(program.replace("/mnt/saved", str(saved))), {})
-    assert spark.sparkContext is not None
-    assert {one.key: one.value for one in there.read()} == before
 
 
 def test_an_unclean_election(own_kafka: KafkaCluster, tmp_path: Path) -> None:

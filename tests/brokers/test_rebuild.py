@@ -107,7 +107,8 @@ def create(kafka: KafkaCluster, partitions: int = METADATA_PARTITIONS) -> None:
     """Create the metadata topic as brokers do."""
     config = {"retention.ms": "-1", "cleanup.policy": "delete"}
     again = NewTopic(METADATA_TOPIC, partitions, 1, config=config)
-    kafka.admin().create_topics([again])[METADATA_TOPIC].result(CALL_S)
+    admin = kafka.admin()
+    admin.create_topics([again])[METADATA_TOPIC].result(CALL_S)
 
 
 def create_again(kafka: KafkaCluster) -> None:

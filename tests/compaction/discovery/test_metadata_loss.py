@@ -123,7 +123,7 @@ def test_an_upload_that_only_an_update_names_was_never_named() -> None:
     assert refusal.reason is RefusalReason.NEVER_NAMED
 
 
-def test_a_deleted_topic_is_told_from_a_cluster_that_never_had_one() -> None:
+def test_a_deleted_topic_is_no_cluster_that_never_had_one() -> None:
     found = topic_deleted([ROW], CLUSTER.cluster_id, "broker-1:9092")
     assert found is not None
     assert (found.where, found.code) == ("broker broker-1:9092", "metadata_lost")
