@@ -189,8 +189,8 @@ class Settings:
 
     def _retention_written(self, topic: str) -> frozenset[str]:
         """Which fields of its retention the user writes for the topic, or for topics like it."""
-        tables = (table.layer for table in self.tables if table.holds(topic))
-        return _RETENTION.intersection(self.command_line, *tables)
+        tables = [table.layer for table in self.tables if table.holds(topic)]
+        return _RETENTION & frozenset().union(self.command_line, *tables)
 
     def _layer_of(self, topic: str | None) -> Layer:
         """The values by field; None: a topic without a table."""

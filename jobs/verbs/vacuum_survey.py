@@ -157,9 +157,7 @@ def _inspect(
         incomplete_uploads=incomplete_uploads,
         is_refused=refusal is not None,
     )
-    if deletion.publishes and (denied := _denied(context, view.key, rules)) is not None:
-        return _refused(row, denied)
-    if deletion.publishes and (held_up := _held_up(known, view, rules, terms)) is not None:
+    if deletion.publishes and (held_up := _held_up(context, known, view, rules, terms)) is not None:
         return held_up
     waits = _waits(view, rules, binding, times)
     if refusal is not None and deletion.is_nothing:
@@ -219,14 +217,19 @@ def _why_nothing(found: PartitionVacuum) -> str:
 
 
 def _held_up(
-    known: KnownPartition, view: PartitionView, rules: Rules, terms: _Terms
+    context: RunContext, known: KnownPartition, view: PartitionView, rules: Rules, terms: _Terms
 ) -> PartitionVacuum | None:
-    """The outcome of a partition with a swap that is half done or unproven; None: it has none."""
+    """The outcome of a partition with a swap that is half done or unproven, or without a right.
+
+    None: nothing is in the way.
+    """
     times = terms.times
     limits = PublishingLimits(grace_ms=times.listed_grace_ms, upload_wait_ms=rules.upload_wait_ms)
     look = look_of(view, limits, times.now_ms, known.listed)
     if look is None:
         raise ValueError(f"{known.key}: discovery lets nothing pass without row and offsets")
+    if (denied := _denied(context, known.key, rules)) is not None:
+        return _refused(look.row, denied)
     step = next_step(look)
     why = why_open(step) or ("" if terms.is_proven else _UNPROVEN)
     if not why:

@@ -156,3 +156,26 @@ def test_a_ratio_is_printed_exactly(text: str, value: str) -> None:
         if setting.setting.name == "min.cleanable.dirty.ratio"
     )
     assert ratio.text == ratio.as_json()["value"] == value
+
+
+def test_only_what_is_written_for_the_topic_counts_as_its_retention(tmp_path: Path) -> None:
+    file = tmp_path / "tierfold.toml"
+    file.write_text(
+        """
+        [broker]
+        "log.retention.hours" = 168
+        [topics."or*"]
+        "retention.bytes" = 5
+        [topics.orders]
+        "retention.ms" = 6
+        """
+    )
+    settings = resolve(("log.retention.ms=5",), file)
+    both = {"retention_ms", "retention_bytes"}
+    assert settings.rules_for("orders").retention_written == both
+    assert settings.rules_for("origins").retention_written == {"retention_bytes"}
+    assert settings.rules_for("others").retention_written == frozenset()
+    everywhere = resolve(("retention.ms=7",), file)
+    assert everywhere.rules_for("others").retention_written == {"retention_ms"}
+    assert settings.rules_for("others").beside_brokers.retention_ms == -1
+    assert everywhere.rules_for("others").beside_brokers.retention_ms == 7
