@@ -39,8 +39,8 @@ from tierfold.compaction.deletion.deletion_notes import (
     on_view,
 )
 from tierfold.compaction.deletion.dropped import Dropped, dropped_by_brokers
-from tierfold.compaction.deletion.expiry import Expired, expired_head
-from tierfold.compaction.deletion.log_start import LogStartMove, move_seen_by
+from tierfold.compaction.deletion.expiry import Expired
+from tierfold.compaction.deletion.log_start import LogStartMove, expired_beside, move_seen_by
 from tierfold.compaction.deletion.makers import (
     deletable_orphans,
     deletable_set_apart,
@@ -146,11 +146,6 @@ class DeletionPlan:
         )
 
     @property
-    def expiring(self) -> tuple[Expired, ...]:
-        """The live segments that expire, whoever deletes them."""
-        return self.expired if self.log_start_move is None else self.log_start_move.expired
-
-    @property
     def is_nothing(self) -> bool:
         """Whether there is nothing to do."""
         return not (self.needs_claim or self.incomplete_uploads)
@@ -238,14 +233,11 @@ def deletion_plan_of(
     if place := place_to_note(view.state, binding):
         return only_noting(state_with_new(view), place)
     is_detached = isinstance(binding, Detached)
-    counting = rules.beside_brokers if isinstance(binding, ServedBy) else rules
-    due = expired_head(view.segments, counting, view.log_start_offset, times.now_ms)
-    expired = due if is_detached and not is_refused else ()
+    due, expired = expired_beside(view, rules, binding, times.now_ms, is_refused=is_refused)
     retired = _retired(view, rules, binding, times, is_refused=is_refused)
     move = move_seen_by(view, rules, times.now_ms) if retired.publishes else None
     set_apart = _old(deletable_set_apart(view, binding), times) if times.takes_set_apart else ()
-    uploads = () if view.state is None else _old(incomplete_uploads, times)
-    doubted, uploads = (uploads, ()) if view.doubtful else ((), uploads)
+    doubted, uploads = _doubted(view, () if view.state is None else _old(incomplete_uploads, times))
     stay = {
         "expired": 0 if is_refused or move is not None else len(due) - len(expired),
         "retired": retired.staying,
@@ -275,6 +267,13 @@ def deletion_plan_of(
             *maker_notes(view, binding, uploads),
         ),
     )
+
+
+def _doubted(
+    view: PartitionView, old: tuple[IncompleteUpload, ...]
+) -> tuple[tuple[IncompleteUpload, ...], tuple[IncompleteUpload, ...]]:
+    """Unfinished uploads that may be another cluster's, and the others."""
+    return (old, ()) if view.doubtful else ((), old)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from tierfold.compaction.brokers.cluster_facts import PartitionOffsets
 from tierfold.compaction.deletion.expiry import Expired, ExpiryReason, expired_head
 from tierfold.compaction.discovery.view import PartitionView
+from tierfold.compaction.model.bindings import Binding, Detached, ServedBy
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.model.wording import counted
@@ -60,6 +61,18 @@ def log_start_move(
     if not expired:
         return None
     return LogStartMove(offset=expired[-1].segment.next_offset, expired=expired)
+
+
+def expired_beside(
+    view: PartitionView, rules: Rules, binding: Binding, now_ms: int, *, is_refused: bool
+) -> tuple[tuple[Expired, ...], tuple[Expired, ...]]:
+    """The live segments past the retention that counts, and those that the run retires itself.
+
+    It retires none that a broker may serve, and none of a partition that is refused.
+    """
+    counting = rules.beside_brokers if isinstance(binding, ServedBy) else rules
+    due = expired_head(view.segments, counting, view.log_start_offset, now_ms)
+    return due, due if isinstance(binding, Detached) and not is_refused else ()
 
 
 def move_seen_by(view: PartitionView, rules: Rules, now_ms: int) -> LogStartMove | None:

@@ -9,6 +9,7 @@ from typing import Final
 
 from tierfold.compaction.commits.holders import Holder
 from tierfold.compaction.deletion.deletion_plan import DeletionPlan
+from tierfold.compaction.deletion.expiry import Expired
 from tierfold.compaction.discovery.listing import ListedSegment
 from tierfold.compaction.discovery.view import Refusal
 from tierfold.compaction.model.errors import TierfoldError
@@ -100,6 +101,12 @@ class PartitionVacuum:
     def key(self) -> PartitionKey:
         """The partition's key."""
         return self.deletion.key
+
+    @property
+    def expiring(self) -> tuple[Expired, ...]:
+        """The live segments that expire, here or with brokers."""
+        move = self.deletion.log_start_move
+        return self.deletion.expired if move is None else move.expired
 
     @property
     def is_open(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,10 +24,11 @@ from tests.jobs.commands import Ran
 from tests.jobs.commands import tierfold as command
 from tests.jobs.scripted_runs import scripted
 from tests.storage.brokers.test_access_rights import LEAST, LOGIN
-from tests.storage.call_scripts import Killed, Rule, at, fails, killed
+from tests.storage.call_scripts import Call, Killed, Rule, at, fails, killed
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.jobs.publishing import deleter
 from tierfold.storage.brokers import log_start_door
+from tierfold.storage.brokers.event_door import TooLate
 
 pytestmark = pytest.mark.usefixtures("own_note")
 
@@ -43,7 +45,7 @@ def kept_for(hours: float) -> tuple[str, ...]:
     return (*POLICY, "--set", f"retention.ms={int(hours * HOUR_MS)}")
 
 
-class Retained(Published):
+class Kept(Published):
     """A published topic with a segment of each of the last ten hours."""
 
     def compact(self, *more: str) -> dict[str, Any]:  # type: ignore[override]
@@ -74,12 +76,12 @@ def hours_old(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topics, "FIRST_MS", time.time_ns() // 1_000_000 - 10 * HOUR_MS)
 
 
-def retained(kafka: KafkaCluster, folder: Path, name: str) -> Retained:
+def kept_topic(kafka: KafkaCluster, folder: Path, name: str) -> Kept:
     topic = kafka.create(name)
     for key in OF_HOURS:
         append(topic, [(key, b"only"), (b"always", key)])
     topic.wait_until_tiered()
-    return Retained(kafka, folder, topic)
+    return Kept(kafka, folder, topic)
 
 
 def append(topic: Topic, records: list[KeyValue]) -> None:
@@ -98,7 +100,7 @@ def scripted_moves(*rules: Rule) -> Iterator[None]:
 
 @pytest.mark.usefixtures("hours_old")
 def test_the_log_start_moves_and_brokers_delete(kafka: KafkaCluster, tmp_path: Path) -> None:
-    served = retained(kafka, tmp_path, "retained")
+    served = kept_topic(kafka, tmp_path, "kept")
     served.compact()
     before = served.row
     # No group goes from one tenth of the retention into the next.
@@ -140,8 +142,8 @@ STEPS = [
 def test_killed_anywhere_the_next_run_goes_on(
     kafka: KafkaCluster, tmp_path: Path, step: str, *, is_done: bool
 ) -> None:
-    name = f"retained-{step.replace(' ', '-')}-{is_done}"
-    served = retained(kafka, tmp_path, name)
+    name = f"kept-{step.replace(' ', '-')}-{is_done}"
+    served = kept_topic(kafka, tmp_path, name)
     served.compact()
     with scripted_moves(killed(step, is_done=is_done)), pytest.raises(Killed):
         served.expire()
@@ -160,7 +162,7 @@ def test_killed_anywhere_the_next_run_goes_on(
 @pytest.mark.soak
 @pytest.mark.usefixtures("hours_old")
 def test_an_answer_that_is_lost_is_no_loss(kafka: KafkaCluster, tmp_path: Path) -> None:
-    served = retained(kafka, tmp_path, "retained-unanswered")
+    served = kept_topic(kafka, tmp_path, "kept-unanswered")
     served.compact()
     silent = UnreadableObject("no answer", where="broker b", remedy="Run again.")
     with scripted_moves(fails("move 1", silent, is_done=True)):
@@ -175,12 +177,12 @@ def test_an_answer_that_is_lost_is_no_loss(kafka: KafkaCluster, tmp_path: Path) 
 @pytest.mark.usefixtures("hours_old")
 def test_a_topic_that_was_created_again_loses_nothing(kafka: KafkaCluster, tmp_path: Path) -> None:
     """Between the look and the request: the newer topic has another id, and younger records."""
-    served = retained(kafka, tmp_path, "retained-again")
+    served = kept_topic(kafka, tmp_path, "kept-again")
     served.compact()
 
     def again() -> None:
         served.topic.delete()
-        later = kafka.create("retained-again")
+        later = kafka.create("kept-again")
         for key in OF_HOURS:
             append(later, [(key, b"later"), (b"always", key)])
 
@@ -189,13 +191,47 @@ def test_a_topic_that_was_created_again_loses_nothing(kafka: KafkaCluster, tmp_p
     assert (entry["outcome"], entry["log_start_moved"]) == ("failed", None), entry
     assert "the topic was deleted, or has another id now" in entry["reason"]
     assert kafka.admin() is not None
-    assert Topic(kafka, "retained-again").offsets()[0] == 0
+    assert Topic(kafka, "kept-again").offsets()[0] == 0
+
+
+@pytest.mark.soak
+@pytest.mark.usefixtures("hours_old")
+def test_the_door_refuses_what_is_not_as_the_look_showed(
+    kafka: KafkaCluster, tmp_path: Path
+) -> None:
+    served = kept_topic(kafka, tmp_path, "kept-by-the-door")
+    served.compact()
+    outcomes = []
+
+    def tried(call: Call) -> None:
+        connection, move, limit_ms = call.arguments
+        row, taken = move.look.row, move.taken
+        elsewhere = replace(row, served_by=(replace(row.served_by[0], cluster_id="o" * 22),))
+        unlike = replace(move.look.offsets, log_start=3)
+        for other, limit in (
+            (replace(move, look=replace(move.look, row=elsewhere)), limit_ms),
+            (replace(move, look=replace(move.look, offsets=unlike)), limit_ms),
+            (replace(move, offset=10), limit_ms),
+            (replace(move, rules=replace(move.rules, retention_written=frozenset())), limit_ms),
+            (replace(move, taken=replace(taken, at_ms=taken.at_ms - 2 * limit_ms)), limit_ms),
+            (replace(move, taken=replace(taken, at_ms=taken.at_ms + HOUR_MS)), limit_ms),
+        ):
+            outcomes.append(log_start_door.move_log_start(connection, other, limit))
+        assert served.log_start == 0
+
+    with scripted_moves(Rule(step="move 1", before=tried)):
+        assert served.expire().entries[0]["log_start_moved"] == 8
+    kinds = [type(outcome) for outcome in outcomes]
+    assert kinds == [log_start_door.ForbiddenMove] * 4 + [TooLate] * 2, outcomes
+    says = ("another cluster", "brokers have offsets 0 to 20 now", "has not expired")
+    for outcome, words in zip(outcomes, (*says, "has not expired"), strict=False):
+        assert words in outcome.why
 
 
 @pytest.mark.soak
 @pytest.mark.usefixtures("hours_old")
 def test_brokers_may_have_a_finite_retention_too(kafka: KafkaCluster, tmp_path: Path) -> None:
-    served = retained(kafka, tmp_path, "retained-twice")
+    served = kept_topic(kafka, tmp_path, "kept-twice")
     served.compact()
     alter(kafka, served.topic.name, {"retention.ms": str(int(8.5 * HOUR_MS))})
     kafka.wait(lambda: served.log_start == 4, "the brokers' own retention")
@@ -207,7 +243,7 @@ def test_brokers_may_have_a_finite_retention_too(kafka: KafkaCluster, tmp_path: 
 @pytest.mark.soak
 @pytest.mark.usefixtures("hours_old")
 def test_without_the_right_nothing_is_claimed(kafka: KafkaCluster, tmp_path: Path) -> None:
-    served = retained(kafka, tmp_path, "retained-denied")
+    served = kept_topic(kafka, tmp_path, "kept-denied")
     served.compact()
     name, epoch = served.topic.name, served.row.epoch
     properties = tmp_path / "client.properties"
@@ -239,7 +275,7 @@ def test_without_the_right_nothing_is_claimed(kafka: KafkaCluster, tmp_path: Pat
 def test_where_no_retention_is_written_compact_and_vacuum_say_so(
     kafka: KafkaCluster, tmp_path: Path
 ) -> None:
-    served = retained(kafka, tmp_path, "retained-unwritten")
+    served = kept_topic(kafka, tmp_path, "kept-unwritten")
     served.compact()
     words = (*served._scope, *POLICY, "--json")
     (entry,) = tierfold(kafka, "plan", kafka.tier, *words).entries

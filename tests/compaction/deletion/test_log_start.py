@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.compaction.broker_events import FINISHED, added, updated
 from tests.compaction.builders import CLUSTER, a_chain, a_segment
 from tests.compaction.looks import a_look, a_row, whole
+from tierfold.compaction.brokers.broker_view import ReadOnly, ReadOnlyCause
 from tierfold.compaction.brokers.cluster_facts import PartitionOffsets
 from tierfold.compaction.deletion.expiry import ExpiryReason
 from tierfold.compaction.deletion.log_start import LogStartMove, log_start_move, move_violation
@@ -153,6 +154,14 @@ def test_nothing_is_moved_past_a_segment_that_the_row_does_not_name() -> None:
     assert "which the row does not name" in why(10, look)
     beyond = [*whole(*OLD), added("other", 50, 59), updated("other", FINISHED)]
     assert not why(10, a_look(a_row(OLD, served_by=(CLUSTER,)), beyond))
+
+
+def test_nothing_is_moved_beside_records_that_nothing_may_be_written_beside() -> None:
+    cause = ReadOnly(
+        cause=ReadOnlyCause.KEYED, metadata_partition=1, offset=5, why="has a key"
+    )
+    look = look_at(*OLD)
+    assert "has a key" in why(10, replace(look, view=replace(look.view, read_only=(cause,))))
 
 
 def test_an_empty_log_has_nothing_to_move() -> None:
