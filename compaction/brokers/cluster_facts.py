@@ -22,6 +22,8 @@ class TopicFacts:
     partitions: int
     lacks_read: bool = False
     """Whether brokers say that the user may not consume it."""
+    lacks_delete: bool = False
+    """Whether brokers say that the user may not delete records of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from typing import Final
 from tierfold.compaction.brokers.broker_versions import OLDEST, KafkaVersion, at_least
 from tierfold.compaction.brokers.broker_view import BrokerView, ReadOnlyCause
 from tierfold.compaction.brokers.cluster_configs import Configs, number_in
-from tierfold.compaction.brokers.cluster_facts import ClusterSetup, TopicSetup
+from tierfold.compaction.brokers.cluster_facts import ClusterSetup, TopicFacts, TopicSetup
 from tierfold.compaction.brokers.events import METADATA_TOPIC
 from tierfold.compaction.brokers.missing_rights import lacking
 from tierfold.compaction.brokers.topic_retention import (
@@ -29,6 +29,7 @@ from tierfold.compaction.brokers.topic_retention import (
 )
 from tierfold.compaction.model.errors import MissingRight, UnreadableObject
 from tierfold.compaction.model.refusal_parts import RefusalPart
+from tierfold.compaction.model.rights import Resource, Right
 from tierfold.compaction.model.rules import LONG_MAX, CompactionStrategy, Rules
 from tierfold.compaction.model.wording import duration
 
@@ -46,6 +47,8 @@ class PreconditionCode(StrEnum):
 
     RETENTION_BYTES = "retention_bytes"
     RETENTION_MS = "retention_ms"
+    RETENTION_UNWRITTEN = "retention_unwritten"
+    RETENTION_BELOW_LOCAL = "retention_below_local"
     LOCAL_RETENTION = "local_retention"
     NOT_TIERED = "not_tiered"
     RIGHT_MISSING = "right_missing"
@@ -137,9 +140,10 @@ def topic_preconditions(
         )
     if isinstance(configs, UnreadableObject):
         return (unanswered(configs),)
+    own = tuple(_own_retention(topic.name, configs, setup, rules))
     found = tuple(_broken(configs, setup, rules))
     if not found:
-        return ()
+        return own
     changes = mending(configs, setup.brokers, rules)
     remedy = f"Set it with `{alter_topic(setup.server, topic.name, changes)}`."
     if "local.retention.ms" in changes:
@@ -150,9 +154,18 @@ def topic_preconditions(
         )
     if "remote.log.copy.disable" in changes:
         remedy += " It turns copying to the tier on again: without it, Kafka takes no such value."
-    return tuple(
-        RefusalPart(code=code, detail=detail, remedy=remedy) for code, detail in found
+    return (
+        *own,
+        *(RefusalPart(code=code, detail=detail, remedy=remedy) for code, detail in found),
     )
+
+
+def deletion_right(topic: TopicSetup, setup: ClusterSetup, rules: Rules) -> RefusalPart | None:
+    """The right to move the log start, if tierfold's own retention needs it and it is missing."""
+    if not (rules.limits_log and isinstance(topic.facts, TopicFacts) and topic.facts.lacks_delete):
+        return None
+    right = Right(operation="Delete", resource=Resource.TOPIC, name=topic.name)
+    return unanswered(lacking([right], setup.server))
 
 
 def topic_notes(topic: TopicSetup, setup: ClusterSetup, rules: Rules) -> tuple[str, ...]:
@@ -172,6 +185,11 @@ def topic_notes(topic: TopicSetup, setup: ClusterSetup, rules: Rules) -> tuple[s
         notes.append(
             f"Topic {topic.name}: retention.ms is {limits[0]}. Once it passes replaced segments,"
             " brokers delete them themselves, before the grace period is over. That is no error."
+        )
+    if (missing := deletion_right(topic, setup, rules)) is not None:
+        notes.append(
+            f"Topic {topic.name}: to delete what is past retention here, `tierfold vacuum` will"
+            f" need one more right: {missing.detail}. {missing.remedy}"
         )
     notes += _late_records(topic.name, local_time_ms(topic.configs, setup.brokers), rules)
     return tuple(notes)
@@ -263,6 +281,33 @@ def _broken(
             PreconditionCode.LOCAL_RETENTION,
             f"local.retention.ms is {lasting[0]}, and nothing else limits local data: brokers keep"
             " them for ever, disks fill, and readers never see a compacted range",
+        )
+
+
+def _own_retention(
+    topic: str, configs: Configs, setup: ClusterSetup, rules: Rules
+) -> Iterator[RefusalPart]:
+    """What is wrong with the retention that tierfold has for a topic, beside that of brokers."""
+    if not rules.is_deleted:
+        return
+    found, own_ms = retentions(configs, setup.brokers), rules.beside_brokers.retention_ms
+    keep_all = any(one.retention_ms.value == FOR_EVER for one in found)
+    if keep_all and not rules.retention_written:
+        yield RefusalPart(
+            code=PreconditionCode.RETENTION_UNWRITTEN,
+            detail=f"the cleanup.policy that tierfold has for topic {topic} has delete, and no"
+            " retention.ms is written for it, while brokers keep everything (retention.ms is -1)",
+            remedy=f'Write "retention.ms" under [topics."{topic}"]: what is older is then deleted'
+            " for good; -1 keeps everything.",
+        )
+    local_ms = local_time_ms(configs, setup.brokers)
+    if local_ms is not None and 0 <= own_ms < local_ms:
+        yield RefusalPart(
+            code=PreconditionCode.RETENTION_BELOW_LOCAL,
+            detail=f"the retention.ms that tierfold has for topic {topic} is {own_ms}, less than"
+            f" the {local_ms} ms for which brokers keep local data",
+            remedy="Check its unit: it is milliseconds. Kafka takes no retention.ms below"
+            " local.retention.ms either; change one of them.",
         )
 
 

@@ -1,6 +1,7 @@
 """deletion: what may be deleted.
 
     expiry          which live segments are past `retention.ms` or `retention.bytes`
+    log_start       where the log start moves to where brokers serve the partition
     dropped         which retired segments brokers no longer need
     makers          which orphans and unfinished uploads are this catalog's to delete
     served_grace    whether the grace period is long enough where brokers serve the partition

@@ -39,7 +39,8 @@ from tierfold.compaction.deletion.deletion_notes import (
     on_view,
 )
 from tierfold.compaction.deletion.dropped import Dropped, dropped_by_brokers
-from tierfold.compaction.deletion.expiry import Expired, expired_head
+from tierfold.compaction.deletion.expiry import Expired
+from tierfold.compaction.deletion.log_start import LogStartMove, expired_beside, move_seen_by
 from tierfold.compaction.deletion.makers import (
     deletable_orphans,
     deletable_set_apart,
@@ -105,6 +106,8 @@ class DeletionPlan:
     expired: tuple[Expired, ...] = ()
     log_start_offset: int = 0
     """The log start after the deletion."""
+    log_start_move: LogStartMove | None = None
+    """Where brokers are asked to move it; None: nowhere."""
     starting: tuple[RetiredSegment, ...] = ()
     """Segments whose deletion starts now; of a deleted topic also those that expire now."""
     going: tuple[RetiredSegment, ...] = ()
@@ -139,6 +142,7 @@ class DeletionPlan:
             or self.listed_again
             or self.place_to_note
             or self.ends_serving
+            or self.log_start_move
         )
 
     @property
@@ -229,14 +233,13 @@ def deletion_plan_of(
     if place := place_to_note(view.state, binding):
         return only_noting(state_with_new(view), place)
     is_detached = isinstance(binding, Detached)
-    due = expired_head(view.segments, rules, view.log_start_offset, times.now_ms)
-    expired = due if is_detached and not is_refused else ()
+    due, expired = expired_beside(view, rules, binding, times.now_ms, is_refused=is_refused)
     retired = _retired(view, rules, binding, times, is_refused=is_refused)
+    move = move_seen_by(view, rules, times.now_ms) if retired.publishes else None
     set_apart = _old(deletable_set_apart(view, binding), times) if times.takes_set_apart else ()
-    uploads = () if view.state is None else _old(incomplete_uploads, times)
-    doubted, uploads = (uploads, ()) if view.doubtful else ((), uploads)
+    doubted, uploads = _doubted(view, () if view.state is None else _old(incomplete_uploads, times))
     stay = {
-        "expired": 0 if is_refused else len(due) - len(expired),
+        "expired": 0 if is_refused or move is not None else len(due) - len(expired),
         "retired": retired.staying,
         **named_by_brokers(view, binding, uploads),
         "set apart": 0 if is_detached or not times.takes_set_apart else len(view.set_apart),
@@ -245,6 +248,7 @@ def deletion_plan_of(
         key=view.key,
         expired=expired,
         log_start_offset=max([view.log_start_offset, *(e.segment.next_offset for e in expired)]),
+        log_start_move=move,
         starting=retired.starting,
         going=retired.going,
         orphans=_old(deletable_orphans(view, binding), times),
@@ -255,7 +259,7 @@ def deletion_plan_of(
         listed_again=retired.listed_again,
         ends_serving=is_detached and view.state is not None and view.state.is_served,
         notes=(
-            *on_view(view, expired, set_apart),
+            *on_view(view, expired or (move.expired if move else ()), set_apart),
             *on_kept(retired.originals, len(doubted)),
             *on_named(stay, binding),
             *on_unsent(view, rules, binding, is_on=times.publishes),
@@ -263,6 +267,13 @@ def deletion_plan_of(
             *maker_notes(view, binding, uploads),
         ),
     )
+
+
+def _doubted(
+    view: PartitionView, old: tuple[IncompleteUpload, ...]
+) -> tuple[tuple[IncompleteUpload, ...], tuple[IncompleteUpload, ...]]:
+    """Unfinished uploads that may be another cluster's, and the others."""
+    return (old, ()) if view.doubtful else ((), old)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

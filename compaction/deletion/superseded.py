@@ -81,7 +81,10 @@ class SupersededBytes:
                 f" {_EARLIER}"
             )
         if self.removal is Removal.RETENTION:
-            return f"{what} until brokers expire them by retention.ms, after {gone_at}"
+            return (
+                f"{what} until brokers expire them by retention.ms: after {gone_at}, if theirs is"
+                " what is set here"
+            )
         grace = f"the grace period is {duration(GRACE_MS)}"
         return f"{what} until the first `tierfold vacuum` after {gone_at} ({grace})"
 

@@ -32,7 +32,7 @@ def cluster_refusal(
 
     The arguments are as of `cluster_preconditions`.
     """
-    return _refusal_of(cluster_preconditions(setup, declared=declared, grace_ms=grace_ms))
+    return refusal_for(cluster_preconditions(setup, declared=declared, grace_ms=grace_ms))
 
 
 def metadata_refusal(brokers: BrokerPartition | None) -> Refusal | None:
@@ -40,7 +40,7 @@ def metadata_refusal(brokers: BrokerPartition | None) -> Refusal | None:
 
     It comes before anything is compared with what brokers have: the view may lack what they say.
     """
-    return None if brokers is None else _refusal_of(partition_preconditions(brokers.view))
+    return None if brokers is None else refusal_for(partition_preconditions(brokers.view))
 
 
 def rights_refusals(
@@ -71,7 +71,7 @@ def rights_refusals(
     part = unanswered(lacking(rights, look.setup.server))
     if any(right.operation == "Read" for right in rights):
         part = replace(part, remedy=f"{part.remedy} {WITHOUT_CANARY}")
-    refusal = _refusal_of([part])
+    refusal = refusal_for([part])
     return {name: refusal for name, own in missing.items() if own and refusal is not None}
 
 
@@ -97,13 +97,13 @@ def setup_refusals(
         if name not in of_topics:
             setup = look.topics.get(name)
             own = () if setup is None else topic_preconditions(setup, look.setup, rules[name])
-            of_topics[name] = _refusal_of((*of_cluster, *own))
+            of_topics[name] = refusal_for((*of_cluster, *own))
         if (refusal := of_topics[name]) is not None:
             found[key] = refusal
     return found
 
 
-def _refusal_of(found: Sequence[RefusalPart]) -> Refusal | None:
+def refusal_for(found: Sequence[RefusalPart]) -> Refusal | None:
     """One refusal for all; each detail ends with its code, a remedy of several is said once."""
     if not found:
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
 from typing import Final, NamedTuple
@@ -47,6 +47,8 @@ class Rules:
     """If the policy includes `delete`: how long a segment is kept; -1: forever."""
     retention_bytes: int = -1
     """If the policy includes `delete`: the maximum size of the log; -1: not checked."""
+    retention_written: frozenset[str] = frozenset()
+    """Which of these two fields the user wrote for the topic itself, not for all of a broker."""
     segment_ms: int = 7 * DAY_MS
     """The age at which a broker rolls its active segment."""
     segment_bytes: int = 2**30
@@ -87,6 +89,26 @@ class Rules:
     def is_deleted(self) -> bool:
         """Whether the policy includes `delete`."""
         return "delete" in self.cleanup_policy
+
+    @property
+    def beside_brokers(self) -> Rules:
+        """These settings with the retention that counts where brokers serve the topic.
+
+        Only what the user wrote for the topic does: brokers keep everything by -1, and no default,
+        nor a week from a copied server.properties, may delete there.
+        """
+        given = self.retention_written
+        return replace(
+            self,
+            retention_ms=self.retention_ms if "retention_ms" in given else -1,
+            retention_bytes=self.retention_bytes if "retention_bytes" in given else -1,
+        )
+
+    @property
+    def limits_log(self) -> bool:
+        """Whether any retention limits the log where brokers serve it."""
+        own = self.beside_brokers
+        return self.is_deleted and max(own.retention_ms, own.retention_bytes) >= 0
 
 
 def outlasting(rules: Rules) -> tuple[str, ...]:

@@ -3,19 +3,28 @@
 Where brokers will read what becomes of them, live segments that share offsets go into one group:
 uploads overlap after a change of leader, and a replacement beside one of them would take its place
 in look-ups (PUBLISHING 4.1). And a group is small enough for one batch of events (PUBLISHING 3.5).
+
+Where retention is to delete there, too, old segments do not join young ones. Otherwise each pass
+would join the head of the log with what was written last, its largest timestamp would always be
+young, and nothing would ever expire (docs/decisions/0016).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from math import inf
 from operator import add, le
+from typing import Final
 
 from tierfold.compaction.discovery.view import PartitionView
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.model.units import OFFSET_SPAN_MAX
+
+WINDOWS_OF_RETENTION: Final = 10
+"""Into so many parts of `retention.ms` a log is divided: it is kept by a tenth longer at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +77,8 @@ def grouped(
     rewrite enlarges it too much, it becomes several (`cleaning.rounds.GroupTask.output_bytes_max`).
 
     `sources_max`: how many sources a group has at most that brokers learn of; None: they learn of
-    none. Segments that share offsets are one group for them, whatever the limits.
+    none. Segments that share offsets are one group for them, whatever the limits; and no group
+    goes from one window of `retention.ms` into the next (`_windows`).
     """
     limits: tuple[float, ...] = (
         *(rules.segment_bytes, rules.segment_index_bytes, rules.segment_index_bytes),
@@ -78,16 +88,35 @@ def grouped(
     whole = sharing_offsets(segments) if is_for_brokers else _each(segments)
     groups: list[SegmentGroup] = []
     sums: tuple[int, ...] = (0, 0, 0, 0)
-    for members in whole:
+    windows = _windows(whole, rules) if is_for_brokers else (0,) * len(whole)
+    last_window = 0
+    for members, window in zip(whole, windows, strict=True):
         following = SegmentGroup(segments=members, is_for_brokers=is_for_brokers)
         sizes = _sizes(members)
         sums = tuple(map(add, sums, sizes))
-        if groups and _fits_offsets(groups[-1], following) and all(map(le, sums, limits)):
+        fits = window == last_window and all(map(le, sums, limits))
+        if groups and fits and _fits_offsets(groups[-1], following):
             groups[-1] = _joined(groups[-1], following)
         else:
             groups.append(following)
             sums = sizes
+        last_window = window
     return tuple(groups)
+
+
+def _windows(whole: Sequence[Sequence[Segment]], rules: Rules) -> tuple[int, ...]:
+    """In which window of time each of them expires: numbers that never descend.
+
+    They expire from the head on, so each has the largest timestamp up to its end: segments whose
+    timestamps are in disorder do not fall apart into ever more groups. Without a `retention.ms`
+    of the user's for the topic all have the same.
+    """
+    own_ms = rules.beside_brokers.retention_ms
+    if not rules.is_deleted or own_ms < 0:
+        return (0,) * len(whole)
+    part_ms = max(own_ms // WINDOWS_OF_RETENTION, 1)
+    latest_ms = (max(one.max_timestamp_ms for one in members) for members in whole)
+    return tuple(reached_ms // part_ms for reached_ms in accumulate(latest_ms, max))
 
 
 def sharing_offsets(segments: Iterable[Segment]) -> tuple[tuple[Segment, ...], ...]:

@@ -1,6 +1,7 @@
 """Sends what follows from the deletions of one run, some partitions at a time.
 
-`joint_deletion` has the loop. Before objects go, a canary says whether brokers follow.
+`joint_deletion` has the loop. Before objects go, a canary says whether brokers follow. What is past
+tierfold's own retention brokers delete themselves, once their log start has moved beyond it.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tierfold.compaction.deletion.deletion_plan import VacuumLimits
+from tierfold.compaction.deletion.log_start import log_start_move
+from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.publishing.look import Look
@@ -27,6 +30,13 @@ from tierfold.jobs.publishing.publishing_run import (
     some_at_a_time,
 )
 from tierfold.jobs.settings.resolution import Settings
+from tierfold.storage.brokers.event_door import RefusedByBrokers, TooLate, Unanswered
+from tierfold.storage.brokers.log_start_door import (
+    ForbiddenMove,
+    Moved,
+    OutgoingMove,
+    move_log_start,
+)
 
 
 def deleter_of(context: RunContext, settings: Settings, times: VacuumLimits) -> Deleter:
@@ -59,6 +69,46 @@ class Deleter:
                 ended |= joint.ended
                 last |= joint.last
         return ended, last
+
+    def move_log_start(self, seen: LastLook, rules: Rules) -> int | Publication | None:
+        """Ask brokers to move the log start past what has expired by this look.
+
+        Returns the new log start, or why the partition has ended; None: nothing has expired.
+        """
+        run, look = self.run, seen.look
+        at_ms = self._earliest_now_ms()
+        move = log_start_move(look.row.segments, rules, look.offsets, at_ms)
+        if move is None:
+            return None
+        outgoing = OutgoingMove(
+            look=look, taken=seen.taken, rules=rules, offset=move.offset, now_ms=at_ms
+        )
+        key, connection, limit_ms = look.row.key, run.cluster.connection, run.message_timeout_ms
+        try:
+            outcome = move_log_start(connection, outgoing, limit_ms)
+        except TierfoldError as error:
+            outcome = RefusedByBrokers(error)
+        match outcome:
+            case Moved(log_start=offset):
+                return offset
+            case RefusedByBrokers(error=refused):
+                return Publication(state=PublicationState.FAILED, why=str(refused))
+            case ForbiddenMove(why=why):
+                why = f"{key}: the log start does not move: {why}"
+                return Publication(state=PublicationState.FAILED, why=why)
+            case TooLate(why=why):
+                why = f"the log start did not move: {why}"
+                return Publication(state=PublicationState.LEFT, why=why)
+            case Unanswered(why=why):
+                why = f"whether the log start moved to {move.offset} is not known: {why}"
+                return Publication(state=PublicationState.LEFT, why=why)
+
+    def _earliest_now_ms(self) -> int:
+        """This machine's time or the store's: a clock that is ahead would let records go early."""
+        context = self.run.context
+        store_ms = None if context.clocks is None else context.clocks.store_now_ms()
+        machine_ms = context.clock()
+        return machine_ms if store_ms is None else min(machine_ms, store_ms)
 
     def why_no_canary(self, key: PartitionKey) -> str:
         """Why consumers' view of the partition is not read before its objects go, a clause.

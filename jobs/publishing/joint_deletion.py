@@ -21,6 +21,7 @@ from tierfold.jobs.pipeline.publication import Publication, PublicationState
 from tierfold.jobs.publishing.joint_sends import JointSends
 from tierfold.jobs.publishing.looks import Looks
 from tierfold.jobs.publishing.served_partition import ServedPartition
+from tierfold.storage.brokers.event_door import LookTime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,7 @@ class LastLook:
     """The look after which nothing more is to be sent, for now."""
 
     look: Look
+    taken: LookTime
     deletion: Delete | Wait | Done
 
 
@@ -59,6 +61,8 @@ class JointDeletion(JointSends):
             elif isinstance(deletion, Send):
                 sends.append((seen, deletion))
             else:
-                self.last[key] = LastLook(look=seen.look, deletion=deletion)
+                self.last[key] = LastLook(
+                    look=seen.look, taken=looks.taken, deletion=deletion
+                )
                 self._leave(key, PublicationState.PUBLISHED, "")
         self._send(sends, looks.taken)

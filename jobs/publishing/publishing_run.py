@@ -50,6 +50,7 @@ def publishing_run_of(context: RunContext, settings: Settings) -> PublishingRun:
         cluster=cluster,
         settings=settings,
         door=door,
+        message_timeout_ms=publishing.message_timeout_ms,
         grace_ms=least_grace_ms(publishing.message_timeout_ms),
         proof=TierProof(context=context, cluster=cluster, mode=publishing.canary),
     )
@@ -63,6 +64,8 @@ class PublishingRun:
     cluster: RunCluster
     settings: Settings
     door: EventDoor
+    message_timeout_ms: int
+    """How long a look is valid."""
     grace_ms: int
     """How long segments stay that are listed for deletion."""
     proof: TierProof

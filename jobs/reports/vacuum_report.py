@@ -31,7 +31,7 @@ from tierfold.jobs.reports.tables import (
 )
 from tierfold.jobs.verbs.vacuum_outcome import DeletionCandidate, Kind, PartitionVacuum
 
-_OF_BROKERS: Final = ("events_planned", "events_sent")
+_OF_BROKERS: Final = ("events_planned", "events_sent", "log_start_moved")
 """The fields that a document has only beside brokers."""
 
 LINES_MAX: Final = 100
@@ -76,7 +76,7 @@ def _entry(report: PartitionVacuum) -> dict[str, Any]:
         "log_start_offset": report.log_start_offset,
         "expired": [
             named_segment(expired.segment, "max_timestamp_ms") | {"reason": expired.reason}
-            for expired in report.deletion.expired
+            for expired in report.expiring
         ],
         "objects": [entry for one in report.candidates for entry in _objects(one)],
         "object_bytes": report.size_bytes,
@@ -134,7 +134,7 @@ def _unless_zero(count: int) -> str:
 _COLUMNS: Final[Sequence[Column[PartitionVacuum]]] = (
     ("partition", "left", lambda report: str(report.key)),
     ("outcome", "left", lambda report: styled(report.outcome)),
-    ("expiring", "right", lambda report: _unless_zero(len(report.deletion.expired))),
+    ("expiring", "right", lambda report: _unless_zero(len(report.expiring))),
     ("deleting", "right", _kinds),
     ("objects", "right", lambda report: _unless_zero(report.objects)),
     ("bytes", "right", lambda report: decimal(report.size_bytes) if report.candidates else ""),
@@ -156,7 +156,7 @@ _WITH_EVENTS: Final[Sequence[Column[PartitionVacuum]]] = (
 
 def _lines(report: PartitionVacuum) -> Iterator[str]:
     """The lines of a dry run: what would be retired and what would be deleted."""
-    for expired in report.deletion.expired:
+    for expired in report.expiring:
         segment = expired.segment
         yield (
             f"expires   {segment.size_bytes:>12}  {report.key} segment {segment.segment_id},"

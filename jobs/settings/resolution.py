@@ -58,6 +58,7 @@ _POLICY: Final = "cleanup_policy"
 _BINDING: Final = "tier_binding"
 _OF_RUN: Final = frozenset({_BINDING, "message_timeout_ms", "publish_max_events_per_second"})
 """Facts of the run, and no rules of a topic."""
+_RETENTION: Final = frozenset({"retention_ms", "retention_bytes"})
 _EXACT: Final = Context(prec=250)
 """More digits than a ratio's text can have, including its exponent."""
 
@@ -156,7 +157,7 @@ class Settings:
         Raises `BadSettings` if the topic is to be compacted and two settings conflict.
         """
         layer = self._layer_of(topic)
-        rules = _rules(layer)
+        rules = replace(_rules(layer), retention_written=self._retention_written(topic))
         if rules.is_compacted:
             _refuse_violations(layer, f"topic {topic}")
         return rules
@@ -185,6 +186,11 @@ class Settings:
         for topics, layer in layers:
             if _rules(layer).is_compacted or not has_policy:
                 _refuse_violations(layer, topics)
+
+    def _retention_written(self, topic: str) -> frozenset[str]:
+        """Which fields of its retention the user writes for the topic, or for topics like it."""
+        tables = [table.layer for table in self.tables if table.holds(topic)]
+        return _RETENTION & frozenset().union(self.command_line, *tables)
 
     def _layer_of(self, topic: str | None) -> Layer:
         """The values by field; None: a topic without a table."""

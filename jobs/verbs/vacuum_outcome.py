@@ -9,6 +9,7 @@ from typing import Final
 
 from tierfold.compaction.commits.holders import Holder
 from tierfold.compaction.deletion.deletion_plan import DeletionPlan
+from tierfold.compaction.deletion.expiry import Expired
 from tierfold.compaction.discovery.listing import ListedSegment
 from tierfold.compaction.discovery.view import Refusal
 from tierfold.compaction.model.errors import TierfoldError
@@ -93,11 +94,19 @@ class PartitionVacuum:
     """Of its topic."""
     events_sent: int = 0
     """How many events the run sent to brokers."""
+    log_start_moved: int | None = None
+    """To where brokers moved the log start when they were asked; None: they did not."""
 
     @property
     def key(self) -> PartitionKey:
         """The partition's key."""
         return self.deletion.key
+
+    @property
+    def expiring(self) -> tuple[Expired, ...]:
+        """The live segments that expire, here or with brokers."""
+        move = self.deletion.log_start_move
+        return self.deletion.expired if move is None else move.expired
 
     @property
     def is_open(self) -> bool:
@@ -107,16 +116,25 @@ class PartitionVacuum:
     @property
     def log_start_offset(self) -> int | None:
         """The log start afterwards; None: unknown."""
-        return None if self.outcome == REFUSED else self.deletion.log_start_offset
+        if self.outcome == REFUSED:
+            return None
+        move = self.deletion.log_start_move
+        planned = move.offset if move is not None and self.outcome == PLANNED else None
+        return max(self.deletion.log_start_offset, self.log_start_moved or 0, planned or 0)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What stays and why, and what is still listed at the end; sentences."""
+        """What stays and why, where the log start moves, and what is still listed; sentences."""
         late = sum(not candidate.is_gone for candidate in self.candidates)
+        notes, move = self.deletion.notes, self.deletion.log_start_move
+        if move is not None and self.outcome == PLANNED:
+            notes = (*notes, move.note)
+        if self.log_start_moved is not None:
+            offset = self.log_start_moved
+            notes = (*notes, f"brokers moved the log start to {offset}, and delete what is below")
         if self.outcome != VACUUMED or not late:
-            return self.deletion.notes
-        note = f"{late} deleted ones are still listed; the next run lists them again"
-        return (*self.deletion.notes, note)
+            return notes
+        return (*notes, f"{late} deleted ones are still listed; the next run lists them again")
 
     @property
     def events_planned(self) -> int:

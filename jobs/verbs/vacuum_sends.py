@@ -1,8 +1,8 @@
 """What `vacuum` sends to brokers before and after it deletes, and what it deletes by their looks.
 
     before   after the claim: deletions dated in the future are sent once more; then the newest look
-             confirms what may go; where no local copies are left and consumers still get a dropped
-             record, nothing does
+             confirms what may go, and the log start moves beyond what is past retention; where no
+             local copies are left and consumers still get a dropped record, no object goes
     after    after the objects are gone: brokers are sent that, and it is read back
 
 A run that was killed leaves marks in the row, listed segments in the metadata, or both: the next
@@ -30,6 +30,7 @@ from tierfold.jobs.verbs.vacuum_outcome import GOES_ON, NOTHING_DELETED, Partiti
 
 if TYPE_CHECKING:  # The client is loaded only where brokers are named.
     from tierfold.jobs.publishing.deleter import Deleter
+    from tierfold.jobs.publishing.joint_deletion import LastLook
 
 _NO_CANARY: Final = (
     "no canary was read before the deletion ({why}): whether every broker follows is not known"
@@ -59,23 +60,34 @@ class VacuumSends:
         """Return the partitions, of those that brokers serve only what a look lets go."""
         served = [one for one in claimed if one.is_open and _is_served(held, one)]
         ended, last = self.deleter.send(held, {one.key: one.rules for one in served})
+        looked_at = [
+            _ended(one, ended[one.key], NOTHING_DELETED) if one.key in ended else one
+            for one in claimed
+        ]
+        # Before any canary is read: meanwhile looks grow old.
+        moved = [self._moved(one, last.get(one.key)) for one in looked_at]
+        return [self._confirmed(one, last.get(one.key)) for one in moved]
 
-        def looked_at(partition: PartitionVacuum) -> PartitionVacuum:
-            key = partition.key
-            if key not in ended:
-                return partition
-            partition = _ended(partition, ended[key], NOTHING_DELETED)
-            if key not in last:
-                return partition
-            seen = last[key]
-            plan = confirmed(partition.deletion, seen.look, seen.deletion)
-            if plan.marked_ids and (why := self.deleter.why_no_canary(key)):
-                plan = replace(plan, notes=(*plan.notes, _NO_CANARY.format(why=why)))
-            partition = partition.allowing(plan)
-            kept = self.deleter.kept(seen.look) if partition.candidates else None
-            return partition if kept is None else _ended(partition, kept, NOTHING_DELETED)
+    def _confirmed(self, partition: PartitionVacuum, seen: LastLook | None) -> PartitionVacuum:
+        """Return the partition with what the look lets go."""
+        if seen is None or not partition.is_open:
+            return partition
+        plan = confirmed(partition.deletion, seen.look, seen.deletion)
+        if plan.marked_ids and (why := self.deleter.why_no_canary(partition.key)):
+            plan = replace(plan, notes=(*plan.notes, _NO_CANARY.format(why=why)))
+        partition = partition.allowing(plan)
+        kept = self.deleter.kept(seen.look) if partition.candidates else None
+        return partition if kept is None else _ended(partition, kept, NOTHING_DELETED)
 
-        return [looked_at(partition) for partition in claimed]
+    def _moved(self, partition: PartitionVacuum, seen: LastLook | None) -> PartitionVacuum:
+        """Return the partition after its log start moved, if it is to."""
+        is_due = partition.deletion.log_start_move is not None
+        if seen is None or not (is_due and partition.is_open):
+            return partition
+        moved = self.deleter.move_log_start(seen, partition.rules)
+        if isinstance(moved, Publication):
+            return _ended(partition, moved, NOTHING_DELETED)
+        return replace(partition, log_start_moved=moved)
 
     def after(
         self, held: HeldPartitions, deleted: Sequence[PartitionVacuum]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
+from tierfold.compaction.brokers.preconditions import deletion_right
 from tierfold.compaction.deletion.deletion_plan import (
     DeletionPlan,
     VacuumLimits,
@@ -19,6 +20,7 @@ from tierfold.compaction.deletion.deletion_plan import (
 )
 from tierfold.compaction.deletion.served_grace import grace_refusal
 from tierfold.compaction.deletion.third_send import why_open
+from tierfold.compaction.discovery.broker_refusals import refusal_for
 from tierfold.compaction.discovery.drafted_view import row_view
 from tierfold.compaction.discovery.listing import IncompleteUpload
 from tierfold.compaction.discovery.view import (
@@ -155,7 +157,7 @@ def _inspect(
         incomplete_uploads=incomplete_uploads,
         is_refused=refusal is not None,
     )
-    if deletion.publishes and (held_up := _held_up(known, view, rules, terms)) is not None:
+    if deletion.publishes and (held_up := _held_up(context, known, view, rules, terms)) is not None:
         return held_up
     waits = _waits(view, rules, binding, times)
     if refusal is not None and deletion.is_nothing:
@@ -185,6 +187,15 @@ def _grace_refusal(
     return grace_refusal(look.setup, row, times.grace_ms, times.least_served_ms)
 
 
+def _denied(context: RunContext, key: PartitionKey, rules: Rules) -> Refusal | None:
+    """The refusal for the right to move the log start, asked for before anything is claimed."""
+    look = context.cluster_view
+    if look is None or key.topic not in look.topics:
+        return None
+    missing = deletion_right(look.topics[key.topic], look.setup, rules)
+    return None if missing is None else refusal_for([missing])
+
+
 def _refused(row: PartitionState, refusal: Refusal, waits: Sequence[str] = ()) -> PartitionVacuum:
     """`waits`: what is deleted later despite the refusal, and when."""
     return PartitionVacuum(
@@ -206,14 +217,19 @@ def _why_nothing(found: PartitionVacuum) -> str:
 
 
 def _held_up(
-    known: KnownPartition, view: PartitionView, rules: Rules, terms: _Terms
+    context: RunContext, known: KnownPartition, view: PartitionView, rules: Rules, terms: _Terms
 ) -> PartitionVacuum | None:
-    """The outcome of a partition with a swap that is half done or unproven; None: it has none."""
+    """The outcome of a partition with a swap that is half done or unproven, or without a right.
+
+    None: nothing is in the way.
+    """
     times = terms.times
     limits = PublishingLimits(grace_ms=times.listed_grace_ms, upload_wait_ms=rules.upload_wait_ms)
     look = look_of(view, limits, times.now_ms, known.listed)
     if look is None:
         raise ValueError(f"{known.key}: discovery lets nothing pass without row and offsets")
+    if (denied := _denied(context, known.key, rules)) is not None:
+        return _refused(look.row, denied)
     step = next_step(look)
     why = why_open(step) or ("" if terms.is_proven else _UNPROVEN)
     if not why:

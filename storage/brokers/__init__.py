@@ -13,6 +13,7 @@
     cluster_setup      asks how a cluster and its topics are set up
     metadata_reader    reads the metadata topic to its end
     event_door         sends events to the metadata topic; nothing else can write to it
+    log_start_door     asks brokers to move a log start; nothing else can
     event_pace         says how long events wait, so that not too many are sent a second
     send_refusals      says why brokers do not take events
     record_reader      reads windows of a topic as a consumer does

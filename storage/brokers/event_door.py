@@ -222,7 +222,7 @@ class EventDoor:
         queued = []
         for one in together:
             messages = [{"value": value} for value in one.values]
-            if (why := self._why_too_late(one.taken)) is not None:
+            if why := why_too_late(one.taken, self._timeout_ms):
                 outcomes[one.number] = TooLate(why)
                 continue
             count = producer.produce_batch(
@@ -233,23 +233,13 @@ class EventDoor:
                 return outcomes | self._withdrawn(queued, _not_queued(messages))
         self._pace.spend(sum(len(one.values) for one in queued), elapsed_s())
         for one in queued:
-            if (why := self._why_too_late(one.taken)) is not None:
+            if why := why_too_late(one.taken, self._timeout_ms):
                 return outcomes | self._withdrawn(queued, f"while it was being sent, {why}")
         fatal = self._flush(producer)
         answered = {one.number: self._outcome_of(one, fatal) for one in queued}
         if not all(isinstance(outcome, Sent) for outcome in answered.values()):
             self._abandon()  # After an error, records may still be with it.
         return outcomes | answered
-
-    def _why_too_late(self, taken: LookTime) -> str | None:
-        """Why nothing may be sent by a look of this time, if so; a clause."""
-        ages_ms = (now_ms() - taken.at_ms, (boot_s() - taken.at_boot_s) * 1000)
-        if min(ages_ms) < 0:
-            return "this machine's clock went back"
-        if max(ages_ms) > self._timeout_ms:
-            limit = f"the {self._timeout_ms} ms of message.timeout.ms"
-            return f"its look became {max(ages_ms):.0f} ms old, more than {limit}"
-        return None
 
     def _opened(self) -> Producer | RefusedByBrokers | Unanswered:
         """A producer that knows the topic.
@@ -324,6 +314,17 @@ class EventDoor:
         producer, self._producer = self._producer, None
         if producer is not None:
             producer.purge()
+
+
+def why_too_late(taken: LookTime, message_timeout_ms: int) -> str:
+    """Why nothing may be sent by a look of this time, a clause; empty: it may."""
+    ages_ms = (now_ms() - taken.at_ms, (boot_s() - taken.at_boot_s) * 1000)
+    if min(ages_ms) < 0:
+        return "this machine's clock went back"
+    if max(ages_ms) > message_timeout_ms:
+        limit = f"the {message_timeout_ms} ms of message.timeout.ms"
+        return f"its look became {max(ages_ms):.0f} ms old, more than {limit}"
+    return ""
 
 
 def _check_distinct(batches: Sequence[OutgoingBatch]) -> None:

@@ -66,6 +66,7 @@ def topic_facts(
                 topic_id=topic_id_text(answer.topic_id),
                 partitions=len(answer.partitions),
                 lacks_read=allowed is not None and AclOperation.READ not in allowed,
+                lacks_delete=allowed is not None and AclOperation.DELETE not in allowed,
             )
         elif answer.code() not in _NO_TOPIC:
             found[name] = connection.refusal(answer, _describe(name))

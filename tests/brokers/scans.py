@@ -42,6 +42,8 @@ class Scans:
         self._views: dict[Isolation, set[LatestValues]] = {one: set() for one in Isolation}
         self.count = 0
         """So many scans came to the end of the log."""
+        self.overtaken = 0
+        """So many ended early because the log start had moved past them."""
 
     def add(self, who: str, isolation: Isolation, seen: ReadBack) -> None:
         """Note a scan."""
@@ -138,4 +140,8 @@ class _Scanner:
         (start, _) = self._topic.offsets()
         for isolation in self._isolations:
             (seen,) = self._reader.read(self._topic, [start], isolation)
-            self._scans.add(self._reader.name, isolation, seen)
+            position = seen.records[-1].offset + 1 if seen.records else start
+            if seen.stopped is not None and position < self._topic.offsets()[0]:
+                self._scans.overtaken += 1
+            else:
+                self._scans.add(self._reader.name, isolation, seen)

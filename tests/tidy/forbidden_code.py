@@ -31,6 +31,8 @@ DOOR: Final = "storage/brokers/event_door.py"
 PRODUCERS: Final = re.compile(
     r"confluent_kafka\.\*|(?:[\w.]*\.)?(?:\w*Producer|produce|produce_batch)"
 )
+LOG_START_DOOR: Final = "storage/brokers/log_start_door.py"
+LOG_START_MOVES: Final = re.compile(r"(?:[\w.]*\.)?delete_records")
 SKIPS: Final = frozenset({"skip", "skipif", "importorskip", "xfail"})
 
 
@@ -81,15 +83,28 @@ def producers(source: Source) -> list[str]:
     ]
 
 
+def log_start_moves(source: Source) -> list[str]:
+    """Names of what deletes records of topics, outside of its one door."""
+    return [
+        f"{source.path}:{line}: {name}; only {LOG_START_DOOR} may move a log start"
+        for name, line in _named_as(source, LOG_START_MOVES)
+        if source.path != LOG_START_DOOR
+    ]
+
+
 def writing(source: Source) -> list[tuple[str, int]]:
     """What names a producer or what gives it records, with its line; a text can name it, too."""
+    return _named_as(source, PRODUCERS)
+
+
+def _named_as(source: Source, pattern: re.Pattern[str]) -> list[tuple[str, int]]:
     texts = [
         (node.value, node.lineno)
         for node in ast.walk(source.tree)
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     ]
     used = imported(source) + attributes(source) + texts
-    return [(name, line) for name, line in used if PRODUCERS.fullmatch(name)]
+    return [(name, line) for name, line in used if pattern.fullmatch(name)]
 
 
 def unseeded(source: Source) -> list[str]:

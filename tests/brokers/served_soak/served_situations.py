@@ -20,6 +20,7 @@ from confluent_kafka.admin import (
 from tests.brokers.consumer_reads import Isolation
 from tests.brokers.filled_topic import Filling, create_filled, fill
 from tests.brokers.scans import scanning
+from tests.brokers.served_soak.both_policies import both_policies_under_load
 from tests.brokers.served_soak.other_producers import producing
 from tests.brokers.served_soak.stage import Soaked, Stage, after_send, before_send, brief
 from tests.brokers.topics import CALL_S, ROLL_MS, Topic
@@ -284,6 +285,7 @@ SCENARIOS: Final = (
     Scenario(topics_created_again),
     Scenario(rounds_with_new_data),
     Scenario(producers_and_scans_go_on),
+    Scenario(both_policies_under_load),
     Scenario(a_fresh_replica_leads),
     Scenario(leaders_upload_what_overlaps),
     Scenario(

@@ -50,6 +50,8 @@ class Stage:
     folder: Path
     rounds: int
     """How often scenarios that go on for a while swap."""
+    minutes: float
+    """How long the scenario under load goes on."""
     say: Callable[[str], None]
 
     def soaked(self, topic: Topic) -> Soaked:

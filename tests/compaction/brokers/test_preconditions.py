@@ -41,7 +41,11 @@ from tierfold.compaction.model.rights import Resource, Right
 from tierfold.compaction.model.rules import DAY_MS, CompactionStrategy, Rules
 
 COMPACT = Rules(cleanup_policy=frozenset({"compact"}))
-COMPACT_DELETE = Rules(cleanup_policy=frozenset({"compact", "delete"}))
+COMPACT_DELETE = Rules(
+    cleanup_policy=frozenset({"compact", "delete"}),
+    retention_ms=-1,
+    retention_written=frozenset({"retention_ms"}),
+)
 ID = "t" * 22
 METADATA = {
     "cleanup.policy": "delete",

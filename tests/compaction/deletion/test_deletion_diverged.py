@@ -17,7 +17,11 @@ ORDER: Final = VacuumLimits(now_ms=NOW_MS, takes_set_apart=True)
 CHAIN: Final = a_chain(10, 10, 10)
 
 
-RULES: Final = Rules(cleanup_policy=frozenset({"delete"}), retention_ms=1)
+RULES: Final = Rules(
+    cleanup_policy=frozenset({"delete"}),
+    retention_ms=1,
+    retention_written=frozenset({"retention_ms"}),
+)
 """Everything is old enough to be deleted."""
 
 

@@ -152,8 +152,8 @@ def test_the_sentences() -> None:
     )
     (expired,) = superseded_bytes([entry(BROKER)], replace(rules, cleanup_policy=BOTH), UNSET)
     assert expired.sentence("1970-01-08") == (
-        "1 000 bytes of replaced segments stay until brokers expire them by retention.ms, after"
-        " 1970-01-08"
+        "1 000 bytes of replaced segments stay until brokers expire them by retention.ms: after"
+        " 1970-01-08, if theirs is what is set here"
     )
 
 

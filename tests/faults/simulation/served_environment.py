@@ -66,6 +66,8 @@ class ServedEnvironment:
     delete_retention_ms: int
     retention_ms: int
     """The topic's; −1: nothing expires by its age."""
+    own_retention_ms: int
+    """What runs have for the topic, beside that of brokers; −1: no run moves the log start."""
     margin: int
     """`tail.margin.segments`."""
     has_stops: bool
@@ -323,6 +325,7 @@ def drawn_served(seed: int) -> ServedEnvironment:
         ),
         delete_retention_ms=rng.choice((MINUTE_MS, 2 * HOUR_MS, DAY_MS)),
         retention_ms=rng.choice((-1, -1, -1, 2 * DAY_MS)),
+        own_retention_ms=Random(f"retention of {seed}").choice((-1, -1, 6 * HOUR_MS, DAY_MS)),
         margin=rng.choice((0, 0, 1)),
         has_stops=Random(f"stops of {seed}").random() < STOPS,
         orphan_age_ms=DAY_MS,

@@ -7,10 +7,13 @@ product's `next_step` and `next_deletion`, and does what they say.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
+from operator import attrgetter
 from typing import Final
 
 from tests.compaction.builders import KEY
 from tests.compaction.hash_keys import FINGERPRINT
+from tests.faults.broker_model.served_log import LogRecord
 from tests.faults.simulation.served_environment import ServedEnvironment
 from tests.faults.simulation.served_segments import uploaded
 from tests.faults.simulation.served_table import Stopped, failure
@@ -24,12 +27,20 @@ from tierfold.compaction.commits.commit import (
     proposed,
 )
 from tierfold.compaction.commits.row_changes import claimed
+from tierfold.compaction.deletion.log_start import log_start_move, move_violation
+from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionState, Segment
 from tierfold.compaction.publishing.look import Look
 from tierfold.compaction.publishing.steps import Copy, Refused, Send
 
 VALID_MS: Final = MINUTE_MS
 """How long a look is valid: `message.timeout.ms`."""
+
+_BOTH_POLICIES: Final = Rules(
+    cleanup_policy=frozenset({"compact", "delete"}), retention_written=frozenset({"retention_ms"})
+)
+
+_rank: Final = attrgetter("rank")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -126,6 +137,42 @@ class ServedRun:
         )
         self.environment.outcomes["the row followed the log start"] += 1
         return True
+
+    def moves_log_start(self, look: Look) -> bool:
+        """Ask brokers to move the log start past what has expired; return whether to look again.
+
+        When it takes effect, however late, it must take nothing that is young and still counts.
+        """
+        environment = self.environment
+        rules = replace(_BOTH_POLICIES, retention_ms=environment.own_retention_ms)
+        move = log_start_move(look.row.segments, rules, look.offsets, look.now_ms)
+        if move is None:
+            return False
+        if move_violation(look, rules, move.offset, look.now_ms):
+            environment.outcomes["a move of the log start was forbidden"] += 1
+            return False
+        if environment.now_ms - self.looked_ms > VALID_MS:
+            environment.outcomes["a look grew old"] += 1
+            return True
+        environment.act(
+            self.actor,
+            f"move the log start to {move.offset}",
+            partial(self._move_log_start, move.offset),
+        )
+        environment.outcomes["runs moved the log start"] += 1
+        return True
+
+    def _move_log_start(self, offset: int) -> None:
+        environment = self.environment
+        log = environment.cluster.log
+        newest: dict[str, LogRecord] = {}
+        for record in log.records:
+            newest[record.key] = max(newest.get(record.key, record), record, key=_rank)
+        for record in newest.values():
+            is_young = environment.now_ms - record.at_ms <= environment.own_retention_ms
+            if is_young and record.value and log.log_start <= record.offset < offset:
+                environment.fail(f"{self.name} moves the log start past {record}, which is young")
+        environment.cluster.move_log_start(offset)
 
     def judge_refusal(self, look: Look, step: Copy | Refused) -> None:
         """Fail if a look gives cause to stop: no person and no broker here does anything wrong.

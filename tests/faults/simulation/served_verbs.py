@@ -293,6 +293,8 @@ def vacuum(environment: ServedEnvironment, actor: Actor, name: str) -> None:
             if isinstance(step, Copy | Refused):
                 run.judge_refusal(look, step)
                 continue
+            if isinstance(step, Done | Wait) and run.moves_log_start(look):
+                continue
             deletion = next_deletion(look)
             match deletion:
                 case Send():

@@ -15,15 +15,22 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from tests.faults.simulation import served_scenario, served_segments, served_verbs
+from tests.faults.simulation import (
+    served_run,
+    served_scenario,
+    served_segments,
+    served_verbs,
+)
 from tests.faults.simulation.served_environment import ServedEnvironment, drawn_served
 from tests.faults.simulation.served_run import ServedRun
 from tests.faults.simulation.served_scenario import played_served
-from tests.faults.simulation.simulation_scheduler import SECOND_MS
+from tests.faults.simulation.simulation_scheduler import DAY_MS, SECOND_MS
 from tierfold.compaction.brokers.broker_view import BrokerSegment
 from tierfold.compaction.brokers.events import Event, SegmentState, SegmentUpdated
 from tierfold.compaction.commits.commit import StartDeletion
+from tierfold.compaction.deletion.log_start import LogStartMove, log_start_move
 from tierfold.compaction.model.errors import UnreadableObject
+from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.publishing import batches, deletions, groups
 from tierfold.compaction.publishing import next_step as steps
 from tierfold.compaction.publishing.look import Look
@@ -257,6 +264,17 @@ def tombstones_go_at_their_horizon(patch: pytest.MonkeyPatch) -> None:
     )
 
 
+def retention_counts_a_day_less(patch: pytest.MonkeyPatch) -> None:
+    """A run moves the log start as if its clock were a day ahead."""
+
+    def a_day_older(segments: Sequence[Segment], *given: Any) -> LogStartMove | None:
+        moved = [replace(one, max_timestamp_ms=one.max_timestamp_ms - DAY_MS) for one in segments]
+        return log_start_move(moved, *given)
+
+    patch.setattr(served_run, "log_start_move", a_day_older)
+    patch.setattr(served_run, "move_violation", lambda *_: "")
+
+
 def versions_are_sent_by_groups(patch: pytest.MonkeyPatch) -> None:
     """A first publication and a restore are sent group by group, although versions decide."""
     patch.setattr(Look, "is_by_version", False)
@@ -292,6 +310,7 @@ def first_failure(bug: Bug, first: int, seeds: int) -> str:
         (replacements_are_cancelled, 5, 300, "are missing|out of range|catalog set back"),
         (grace_is_short, 6, 150, "has it in COPY_FINISHED"),
         (dead_uploads_are_awaited_for_ever, 1, 50, "have not finished it"),
+        (retention_counts_a_day_less, 0, 50, "moves the log start past .* which is young"),
         (versions_are_sent_by_groups, 39, 100, "instead of None"),
     ],
 )

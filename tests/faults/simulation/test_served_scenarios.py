@@ -36,7 +36,7 @@ def test_every_outcome_happens(total: Summary) -> None:
     runs = {"run ended", "run stopped", "run waits", "vacuum ended", "vacuum stopped"}
     rows = {"passes", "merged", "uploads adopted", "the row followed the log start"}
     rows |= {"tombstones dropped", "uploads retired", "segments deleted", "segments forgotten"}
-    rows |= {"orphans deleted", "strays given up"}
+    rows |= {"orphans deleted", "strays given up", "runs moved the log start"}
     brokers = {"uploads", "an upload failed", "elections", "strays", "DeleteRecords"}
     brokers |= {"segments expired", "brokers deleted at the head", "compacted before"}
     races = {"offsets lost beside an upload", "uploads finished over a replacement"}

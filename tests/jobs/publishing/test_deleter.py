@@ -48,6 +48,7 @@ def test_a_cluster_that_does_not_answer_is_asked_once(
             message_timeout_ms=1,
             events_per_second_max=None,
         ),
+        message_timeout_ms=1,
         grace_ms=1,
         proof=TierProof(context=context, cluster=context.cluster, mode=CanaryMode.OFF),
     )

@@ -64,6 +64,7 @@ def run_of(context: RunContext) -> PublishingRun:
         cluster=cluster,
         settings=settings,
         door=EventDoor.__new__(EventDoor),  # Without a connection: nothing is sent here.
+        message_timeout_ms=1,
         grace_ms=1,
         proof=TierProof(context=context, cluster=cluster, mode=CanaryMode.BORDERS),
     )

@@ -37,7 +37,8 @@ def test_defaults_are_kafkas_without_a_policy() -> None:
 
 def test_every_setting_is_a_field_of_the_rules_and_every_field_has_a_setting() -> None:
     of_run = {"tier_binding", "message_timeout_ms", "publish_max_events_per_second"}
-    assert {setting.field for setting in SETTINGS} == {*Rules.__slots__, *of_run}
+    fields = {*Rules.__slots__} - {"retention_written"}  # Not a setting, but who wrote two of them.
+    assert {setting.field for setting in SETTINGS} == {*fields, *of_run}
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
@@ -155,3 +156,26 @@ def test_a_ratio_is_printed_exactly(text: str, value: str) -> None:
         if setting.setting.name == "min.cleanable.dirty.ratio"
     )
     assert ratio.text == ratio.as_json()["value"] == value
+
+
+def test_only_what_is_written_for_the_topic_counts_as_its_retention(tmp_path: Path) -> None:
+    file = tmp_path / "tierfold.toml"
+    file.write_text(
+        """
+        [broker]
+        "log.retention.hours" = 168
+        [topics."or*"]
+        "retention.bytes" = 5
+        [topics.orders]
+        "retention.ms" = 6
+        """
+    )
+    settings = resolve(("log.retention.ms=5",), file)
+    both = {"retention_ms", "retention_bytes"}
+    assert settings.rules_for("orders").retention_written == both
+    assert settings.rules_for("origins").retention_written == {"retention_bytes"}
+    assert settings.rules_for("others").retention_written == frozenset()
+    everywhere = resolve(("retention.ms=7",), file)
+    assert everywhere.rules_for("others").retention_written == {"retention_ms"}
+    assert settings.rules_for("others").beside_brokers.retention_ms == -1
+    assert everywhere.rules_for("others").beside_brokers.retention_ms == 7
