@@ -27,11 +27,10 @@ def cut_task(
     """The task that writes `source` up to its end offset, which lies before that of its log.
 
     `row`: claimed; it has the segment as live. `aborted`: what its transaction index lists, by
-    marker offset. Those whose marker was cut off are open: the new leader decides them.
+    marker offset; one whose marker was cut off is left out: the new leader decides it.
     """
     rules, index = Rules(), [one.segment_id for one in row.segments].index(source.segment_id)
     data, markers = producer_pairs((), now_ms=0, expiration_ms=0)
-    end = source.end_offset
     return GroupTask(
         key=row.key,
         group_index=0,
@@ -46,7 +45,7 @@ def cut_task(
         ),
         aborted=(),
         discardable=np.empty(0, np.int64),
-        listed=tuple(one for one in aborted if one.last_offset <= end),
+        listed=tuple(aborted),
         ends_in_batch=True,
         run=row.owner_run,
         fingerprint=fingerprint,

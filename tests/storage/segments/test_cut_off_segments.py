@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,8 +17,10 @@ from tierfold.compaction.cleaning.cuts import cut_task
 from tierfold.compaction.commits.receipts import GroupReceipt
 from tierfold.compaction.model.errors import CorruptLog
 from tierfold.compaction.model.leader_epochs import epochs_in
+from tierfold.compaction.model.producers import ProducerEntry
 from tierfold.compaction.model.segment_ids import is_restored_id
 from tierfold.compaction.model.segments import Segment
+from tierfold.storage.indexes.producer_snapshot import write_producer_snapshot
 from tierfold.storage.kafka.batch_draft import BatchDraft
 from tierfold.storage.segments.group_rewrite import rewrite_group
 from tierfold.storage.segments.segment_check import read_and_check
@@ -31,8 +34,10 @@ def put(tier: LocalTieredStorage, log: Sequence[BatchDraft] = LOG) -> Segment:
     return put_segment(tier, log, offsets=(100, 110), aborted=ABORTS)
 
 
-def cut_off(tier: LocalTieredStorage, source: Segment, last: int) -> GroupReceipt:
-    row = replace(a_state([source]), key=KEY)
+def cut_off(
+    tier: LocalTieredStorage, source: Segment, last: int, before: Sequence[Segment] = ()
+) -> GroupReceipt:
+    row = replace(a_state([*before, source]), key=KEY)
     epochs = epochs_in(source.leader_epochs, source.start_offset, last)
     short = replace(source, end_offset=last, leader_epochs=epochs)
     task = cut_task(row, short, read_aborted(tier, KEY, source), fingerprint=1)
@@ -83,3 +88,21 @@ def test_a_batch_on_both_sides_of_the_cut_is_an_error(tier: LocalTieredStorage) 
     with pytest.raises(CorruptLog, match="100 to 101"):
         cut_off(tier, put(tier), 100)
     assert len(tier.listing(KEY)) == 1
+
+
+def test_producers_of_the_segment_before_it_are_known(tier: LocalTieredStorage) -> None:
+    before = put_segment(tier, LOG[:1], offsets=(98, 99))
+    silent = ProducerEntry(
+        producer_id=9,
+        epoch=1,
+        last_sequence=4,
+        last_data_offset=90,
+        last_offset_delta=1,
+        last_timestamp_ms=5,
+        coordinator_epoch=4,
+        current_txn_first_offset=89,
+    )
+    path = Path(tier.uri(address_of(KEY, before), Part.SNAPSHOT))
+    path.write_bytes(write_producer_snapshot([silent]))
+    (new,) = cut_off(tier, put(tier), 105, [before]).written
+    assert silent in read_snapshot(tier, KEY, new.segment)
