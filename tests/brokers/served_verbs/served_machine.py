@@ -188,10 +188,15 @@ class Machine:
         return None if self.rng.random() < 0.25 else b"%d" % self.rng.getrandbits(40)
 
     def restart(self, *, is_killed: bool) -> None:
-        """Restart a broker, and wait until all can be read."""
+        """Restart a broker, and wait until all can be read, and its replicas are in sync."""
         broker = self.kafka.brokers[self.rng.choice(self.kafka.nodes) - 1]
         self.follower.close()
         self.kafka.restart(broker, is_killed=is_killed)
+        topics, nodes = [model.topic for model in self.models], {*self.kafka.nodes}
+        places = [(topic, part) for topic in topics for part in range(topic.partitions)]
+        self.kafka.wait(
+            lambda: all(topic.in_sync(part) == nodes for topic, part in places), "all replicas"
+        )
         self.follower.open()
 
     def read(self) -> None:
