@@ -9,6 +9,7 @@
     transactions       aborted data and markers: which are kept; which transactions are undecided
     rounds             one pass over one partition: what it reads and keeps, its groups
     merges             the rewrite of a merge, which keeps everything
+    cuts               the rewrite of a segment up to where an election cut the log off
     record_retention   which records, tombstones and markers stay, and delete horizons
     batch_outline      which batches the rewrite need not read
     group_outcome      whether and why a group is rewritten

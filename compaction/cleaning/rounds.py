@@ -223,6 +223,8 @@ class GroupTask:
     """The most that one new `.log` may have; beyond it, the group becomes several segments."""
     must_be_one: bool = False
     """Whether the group fails instead."""
+    is_cut: bool = False
+    """Whether the only source has batches behind the group's end, which an election cut off."""
     is_restored: bool = False
     """Whether a restore made one of its sources, so that the new segment's id says so, too."""
     preceding: Segment | None = None

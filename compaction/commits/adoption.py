@@ -53,8 +53,8 @@ class Adoption:
     live: tuple[Segment, ...]
     """What look-ups find, in offset order, and what comes back."""
     back: tuple[Segment, ...]
-    """Those of `live` that the row has retired: copies of them become live, and they stay
-    retired."""
+    """Those of `live` of which copies become live, while they are or become retired: the row has
+    retired them, or one lies on both sides of a cut, and the copy ends there."""
     retired: tuple[Segment, ...]
     """Everything else that brokers have, or that the row named; by start offset and id."""
     lineage: tuple[LeaderEpoch, ...]
@@ -185,7 +185,7 @@ def adoption(
     `row`: the present one, whose ids stay named; None: the catalog has none. `undone`: with which
     passes the view begins.
     """
-    lost = undone if isinstance(undone, ValuesLost) else None
+    lost = undone.lost if isinstance(undone, Undone) else undone
     if (refusal := _uncovered(view, brokers, lost)) is not None:
         return refusal
     back = undone.back if isinstance(undone, Undone) else ()

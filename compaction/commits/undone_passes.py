@@ -11,6 +11,9 @@ the value is the newest one again, and only segments from before the pass have i
 So `forget` begins with the row as it was before the first such pass, as far as that is of the log:
 U0, U1 and U2. A retired id never lives again, so they become live as copies.
 
+Where they are gone, S alone has what is left of the log below the cut. Then a copy of S becomes
+live that ends there, and what the pass dropped is lost.
+
     undone_passes   that row; or that its segments are gone; or that no election cut anything off
 
 What a pass read is not noted as such. It may have read all that was live when it was committed. It
@@ -25,19 +28,9 @@ from typing import TypeAlias
 
 from tierfold.compaction.commits.restore import as_now
 from tierfold.compaction.discovery.histories import History
-from tierfold.compaction.model.leader_epochs import is_within_lineage
+from tierfold.compaction.model.leader_epochs import epochs_in, is_within_lineage
 from tierfold.compaction.model.segments import PartitionState, RetiredSegment, Segment
 from tierfold.compaction.model.serving import ConsentKind
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Undone:
-    """The row as it was before the passes, as far as it is of the log."""
-
-    row: PartitionState
-    """Its live segments are of the log; all others that the present row names are retired."""
-    back: tuple[Segment, ...]
-    """The live ones of it that the present row has retired, in offset order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +61,22 @@ class ValuesLost:
         return f"If a backup has the objects of {ids}, copy them back and run again."
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Undone:
+    """The row as it was before the passes, as far as it is of the log."""
+
+    row: PartitionState
+    """Its live segments are of the log; all others that the present row names are retired."""
+    back: tuple[Segment, ...]
+    """The live ones of it that become live as copies, in offset order.
+
+    The present row has retired them; or it has the only one as live, which ends behind the cut and
+    here at it.
+    """
+    lost: ValuesLost | None = None
+    """What is lost all the same; None: nothing, as far as is known."""
+
+
 UndonePasses: TypeAlias = Undone | ValuesLost | None
 """None: no election cut off what the row has, or nothing of it is of the log."""
 
@@ -90,7 +99,8 @@ def undone_passes(
         return None
     before = _before(row, rows, cut_at)
     if before is None:
-        return ValuesLost(cut_at=cut_at, gone=())
+        lost = ValuesLost(cut_at=cut_at, gone=())
+        return _cut_off(row, lost, history, whole, log_start) or lost
     needed = [
         segment
         for segment in as_now(before, row).values()
@@ -100,8 +110,34 @@ def undone_passes(
         return None
     back = tuple(segment for segment in needed if segment.segment_id not in row.live_ids)
     if gone := tuple(segment for segment in back if segment.segment_id not in whole):
-        return ValuesLost(cut_at=cut_at, gone=gone)
+        lost = ValuesLost(cut_at=cut_at, gone=gone)
+        return _cut_off(row, lost, history, whole, log_start) or lost
     return Undone(row=_with_live(row, needed, history), back=back)
+
+
+def _cut_off(
+    row: PartitionState,
+    lost: ValuesLost,
+    history: History,
+    whole: Collection[str],
+    log_start: int,
+) -> Undone | None:
+    """The present row up to the cut, if a whole live segment lies on both sides of it; or None."""
+    last = lost.cut_at - 1
+    over = [one for one in row.segments if one.start_offset <= last < one.end_offset]
+    if not over or over[0].segment_id not in whole or last < log_start:
+        return None
+    below = [
+        segment
+        for segment in row.segments
+        if segment.end_offset <= last and segment.end_offset >= log_start
+    ]
+    back = replace(
+        over[0],
+        end_offset=last,
+        leader_epochs=epochs_in(over[0].leader_epochs, over[0].own_start_offset, last),
+    )
+    return Undone(row=_with_live(row, (*below, back), history), back=(back,), lost=lost)
 
 
 def _cut_at(row: PartitionState, history: History) -> int | None:

@@ -24,7 +24,8 @@ from tierfold.storage.segments.group_rewrite import rewrite_group
 from tierfold.storage.segments.log_windows import unasked
 from tierfold.storage.tiers.remote_tier import RemoteTier
 
-_NOTHING_SUPERSEDED: Final[NDArray[np.uint8]] = np.empty(0, np.uint8)
+NOTHING_SUPERSEDED: Final[NDArray[np.uint8]] = np.empty(0, np.uint8)
+"""The bits of a segment all of whose records stay."""
 
 
 def merged(
@@ -37,7 +38,7 @@ def merged(
     result = RoundResult(round=work)
     try:
         receipt = rewrite_group(
-            tier, merge_task(work), lambda _: _NOTHING_SUPERSEDED, proceed=proceed
+            tier, merge_task(work), lambda _: NOTHING_SUPERSEDED, proceed=proceed
         )
     except TooLarge:
         return replace(result, failure=f"{work.key}: {too_large(work.groups[0])}")

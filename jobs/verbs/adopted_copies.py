@@ -1,7 +1,7 @@
 """What `forget` makes live again as copies: whether that can be done, and the copies.
 
 They are copies as those of `restore --copy`: read before the claim, copied under it, and published
-from the end on, by the same code.
+from the end on, by the same code. One that ends where an election cut its source off is rewritten.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from tierfold.compaction.cleaning.cuts import cut_task
 from tierfold.compaction.commits.adoption import Adoption, give_up_below
 from tierfold.compaction.commits.published_restore import refused_by_batches
 from tierfold.compaction.commits.restore import RestorePlan, unpublished_restore
@@ -20,10 +21,15 @@ from tierfold.compaction.publishing.batches import batch_bytes_max
 from tierfold.jobs.context.publishing_settings import Publishing
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.stage_seconds import TimedStage
+from tierfold.jobs.context.stopping import check
 from tierfold.jobs.pipeline.known_partition import KnownPartition, refusal_of
+from tierfold.jobs.pipeline.merging import NOTHING_SUPERSEDED
 from tierfold.jobs.publishing.segment_copies import SegmentCopies, copied_segments, lack_of_space
 from tierfold.jobs.settings.resolution import Settings
 from tierfold.jobs.verbs.restore_check import corruptions_in
+from tierfold.storage.kafka.compression import PLAIN_BYTES_MAX
+from tierfold.storage.segments.group_rewrite import rewrite_group
+from tierfold.storage.segments.segment_metadata import read_aborted
 
 _COPY_BACK: Final = "Copy its objects back from a backup."
 
@@ -75,8 +81,10 @@ def unreadable_copies(context: RunContext, row: PartitionState, taken: Adoption)
 
     Raises Stopped between two segments.
     """
+    whole = {segment.segment_id: segment for segment in row.named_segments}
+    sources = replace(taken, back=tuple(whole[one.segment_id] for one in taken.back))
     with context.seconds.timed(TimedStage.CHECK):
-        corruptions = corruptions_in(context, row.key, restore_of(row, taken))
+        corruptions = corruptions_in(context, row.key, restore_of(row, sources))
     if not corruptions:
         return None
     return Refusal(
@@ -94,10 +102,31 @@ def live_with_copies(
     if not taken.back:
         return taken.live, SegmentCopies()
     with context.seconds.timed(TimedStage.REWRITE):
-        copies = copied_segments(context, row.key, taken.back, is_restored=True)
+        if taken.back[-1].segment_id in row.live_ids:
+            copies = _cut_copy(context, row, taken.back[-1])
+        else:
+            copies = copied_segments(context, row.key, taken.back, is_restored=True)
     instead: Mapping[str, Segment] = {
         source.segment_id: copy
         for source, copy in zip(taken.back, copies.segments, strict=True)
     }
     return tuple(instead.get(one.segment_id, one) for one in taken.live), copies
 
+
+
+def _cut_copy(context: RunContext, row: PartitionState, source: Segment) -> SegmentCopies:
+    """A copy of a live segment that ends where `source` does, before the segment itself.
+
+    Raises UnreadableObject and CorruptLog.
+    """
+    aborted = read_aborted(context.tier, row.key, source)
+    task = cut_task(row, source, aborted, context.catalog.fingerprint())
+    task = replace(task, batch_bytes_max=PLAIN_BYTES_MAX)
+    receipt = rewrite_group(context.tier, task, lambda _: NOTHING_SUPERSEDED, proceed=check)
+    (written,) = receipt.written
+    return SegmentCopies(
+        segments=(written.segment,),
+        objects=len(written.stored),
+        stored_bytes=sum(size for _, size in written.stored),
+        verified=written.verified,
+    )

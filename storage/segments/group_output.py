@@ -122,10 +122,10 @@ class GroupOutput:
         self._writer.append(data, heads)
         self.bytes_written += len(data)
 
-    def finish(self) -> None:
-        """Complete the last segment, if anything was written."""
+    def finish(self, cut: Cut | None = None) -> None:
+        """Complete the last segment, if anything was written; `cut`: it ends before the group."""
         if self._writer is not None:
-            self._finish(self._writer, None)
+            self._finish(self._writer, cut)
 
     def receipt(
         self, reason: RewriteReason | None, counts: Counts, bytes_read: int

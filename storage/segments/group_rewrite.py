@@ -45,7 +45,6 @@ from tierfold.storage.segments.index_reason import (
 )
 from tierfold.storage.segments.key_indexing import indexed_batches
 from tierfold.storage.segments.log_windows import (
-    StoredObject,
     live_log,
     reread,
     sized_windows,
@@ -55,6 +54,7 @@ from tierfold.storage.segments.lookahead import mapped_ahead
 from tierfold.storage.segments.producer_replay import ProducerReplay
 from tierfold.storage.segments.rewritten_window import RewrittenWindow, rewritten_window
 from tierfold.storage.segments.segment_metadata import read_snapshot
+from tierfold.storage.segments.segment_writer import Cut
 from tierfold.storage.segments.window import LogWindow, UncheckedWindow, decoded_windows
 from tierfold.storage.tiers.remote_tier import RemoteTier
 
@@ -155,14 +155,15 @@ def rewrite_group(
             bytes_read=0,
             bytes_written=0,
         )
-    try:
-        return _rewritten(tier, task, _Sources(bits, outlines, proceed), key_indexes)
-    except TooLarge:
-        if task.must_be_one:
-            raise
-        replay = ProducerReplay(producers_before(tier, task))
-        whole = _Sources(bits, NO_OUTLINES, proceed)
-        return _rewritten(tier, task, whole, key_indexes, replay)
+    if not task.is_cut:
+        try:
+            return _rewritten(tier, task, _Sources(bits, outlines, proceed), key_indexes)
+        except TooLarge:
+            if task.must_be_one:
+                raise
+    replay = ProducerReplay(producers_before(tier, task))
+    whole = _Sources(bits, NO_OUTLINES, proceed)
+    return _rewritten(tier, task, whole, key_indexes, replay)
 
 
 def _rewritten(
@@ -178,13 +179,16 @@ def _rewritten(
         state = _Rewrite(tier, task, output, replay)
         for segment in task.group.segments:
             _rewrite_segment(state, segment, sources)
-            if replay is not None:
+            if replay is not None and not task.is_cut:
                 replay.restart(read_snapshot(tier, task.key, segment))
         _close_group(state)
         if state.reason is None:
             batches = passed_batches(task.group.segments[0], state.passed)
             state.give_reason(reason_in_indexes(tier, task, output.due_ms, batches))
-        output.finish()
+        cut = None
+        if replay is not None and task.is_cut:
+            cut = Cut(end_offset=task.group.end_offset, producers=replay.entries)
+        output.finish(cut)
         return output.receipt(state.reason, total(state.counts), state.bytes_read)
 
 
@@ -214,7 +218,12 @@ def _rewrite_segment(state: _Rewrite, segment: Segment, sources: _Sources) -> No
     outline = sources.outlines.get(segment.segment_id)
     log = live_log(state.tier, task.key, segment, task.batch_bytes_max, sources.proceed)
     if outline is None or not is_choosable(log.access()):
-        pieces: Iterator[_Piece] = (partial(iter, (one,)) for one in _within(segment, log))
+        windows = sized_windows(log)
+        if task.is_cut:
+            windows = _until(segment.end_offset, windows)
+        pieces: Iterator[_Piece] = (
+            partial(iter, (one,)) for one in _within(segment, windows, log.where)
+        )
         _rewrite_pieces(state, segment, pieces, bits)
         return
     last = int(outline.last_offset[-1])
@@ -261,14 +270,26 @@ def _rewrite_pieces(
     return record_bytes
 
 
-def _within(segment: Segment, log: StoredObject) -> Iterator[UncheckedWindow]:
+def _until(last_offset: int, windows: Iterator[UncheckedWindow]) -> Iterator[UncheckedWindow]:
+    """The batches that begin up to an offset."""
+    for window in windows:
+        batches = int(np.searchsorted(window.heads.base_offset, last_offset, side="right"))
+        if batches:
+            yield window.before(batches)
+        if batches < len(window.heads):
+            return
+
+
+def _within(
+    segment: Segment, windows: Iterator[UncheckedWindow], where: str
+) -> Iterator[UncheckedWindow]:
     """The segment's windows; raises CorruptLog for an offset outside the segment."""
     first: int | None = None
-    for window in sized_windows(log):
+    for window in windows:
         first = int(window.heads.base_offset[0]) if first is None else first
         if violation := offset_violation(first, int(window.heads.last_offset[-1]), segment):
             window.checked()  # A bad checksum explains an odd offset, so it is reported first.
-            raise corrupt_batch(violation, log.where)
+            raise corrupt_batch(violation, where)
         yield window
 
 

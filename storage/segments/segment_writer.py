@@ -56,7 +56,7 @@ _FEWER_SOURCES: Final = "Set a smaller segment.bytes, so that fewer segments bec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """Where a segment ends within its group, because a whole one would be too large."""
+    """Where a segment ends within its group: a whole one would be too large, or cut off there."""
 
     end_offset: int
     producers: tuple[ProducerEntry, ...]

@@ -119,6 +119,10 @@ class UncheckedWindow:
         """Stored bytes of the batches."""
         return self._window.size_bytes
 
+    def before(self, batches: int) -> UncheckedWindow:
+        """Its first batches, so many, at least one."""
+        return UncheckedWindow(self._window.between(0, batches))
+
     def checked(self) -> LogWindow:
         """The window, once its checksums are compared; raises CorruptLog."""
         window = self._window

@@ -154,12 +154,16 @@ class KafkaCluster:
         folder = self._folder / f"broker-{node}"
         return Broker(self.version, folder, _SETTINGS | settings | self._settings)
 
-    def restart(self, broker: Broker) -> None:
+    def restart(self, broker: Broker, *, is_killed: bool = False) -> None:
         """Stop a broker, start it again, and wait until all topics can be read.
 
         It answers UNKNOWN to readers of remote segments, until it has read the metadata topic.
+        `is_killed`: it is not asked to stop, but ended by SIGKILL.
         """
-        broker.stop()
+        if is_killed:
+            broker.kill()
+        else:
+            broker.stop()
         broker.start(self._id)
         topics = self.admin().list_topics(timeout=CALL_S).topics
         wait_until_readable(

@@ -27,9 +27,10 @@ class Cut(Published):
     """A published topic, of which the log was cut off afterwards."""
 
     def forget(self, *more: str) -> dict[str, Any]:
-        words = (f"{self.topic.name}-0", *self._scope[:2], *more, "--json")
-        (entry,) = tierfold(self.kafka, "forget", self.kafka.tier, *words).entries
-        return entry
+        words = (f"{self.topic.name}-0", *self._scope[:2], *self.clock, *more, "--json")
+        ran = tierfold(self.kafka, "forget", self.kafka.tier, *words)
+        assert len(ran.entries) == 1, ran
+        return ran.entries[0]
 
     def cut(self, log: CutLog) -> None:
         log.depose()
@@ -87,6 +88,38 @@ def test_what_passes_dropped_for_records_that_were_cut_off_comes_back(
         assert (done["outcome"], done["publishing"]) == ("forgotten", "published"), done
         kafka.wait(lambda: served.before_the_cut() == original, "the log before the cut")
         assert [one.offset for one in served.topic.read()] == [*range(NEW_END + 1)]
+        values = served.values()
+        served.publish()
+        assert served.values() == values
+        assert served.clean("--publish", hours=30).code == 0  # With what was killed.
+        assert served.is_clean()
+        assert served.values() == values
+
+
+@pytest.mark.soak
+def test_where_what_a_pass_replaced_is_gone_its_segment_stays_up_to_the_cut(
+    kafka: KafkaCluster, tmp_path: Path
+) -> None:
+    with cut_log(kafka, "cut-vacuumed") as log:
+        served = Cut(kafka, tmp_path, log.topic)
+        served.publish(*BY_TWOS)
+        assert served.clean("--publish", hours=30).code == 0
+        compacted = served.before_the_cut()
+        served.cut(log)
+        row = served.row
+        dry = served.forget("--dry-run", *PUBLISH)
+        assert dry["outcome"] == "planned", dry
+        (back,) = dry["adopted"]["back"]
+        assert (back["start_offset"], back["end_offset"]) == (20, CUT_AT - 1)
+        assert "may be lost" in dry["notes"][0]
+        with pytest.raises(Killed), scripted_sends(killed("commit 1")):
+            served.forget(*PUBLISH)
+        assert served.row.live_ids == row.live_ids
+        done = served.forget(*PUBLISH, "--if-held", "take-over")
+        assert (done["outcome"], done["publishing"]) == ("forgotten", "published"), done
+        kafka.wait(lambda: served.before_the_cut() == compacted, "the log before the cut")
+        assert [*served.topic.read()][-1].offset == NEW_END
+        assert served.verify(kafka.tier)["outcome"] == "sound"
         values = served.values()
         served.publish()
         assert served.values() == values

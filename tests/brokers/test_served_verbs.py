@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.brokers.cluster import KafkaCluster
-from tests.brokers.served_verbs.served_machine import played
+from tests.brokers.served_verbs.served_moves import played
 
 
 def test_consumers_read_the_newest_values_whatever_runs(

@@ -83,13 +83,14 @@ class Topic:
         self.id = base64.urlsafe_b64encode(found_id).decode().rstrip("=")
         """As Kafka prints a `Uuid`."""
 
-    def append(self, records: Sequence[KeyValue], partition: int = 0) -> None:
-        """Write records as one segment.
+    def append(self, records: Sequence[KeyValue], partition: int = 0, *, late: int = 0) -> int:
+        """Write records as one segment, and return their timestamp.
 
         They are an hour later than those of the call before, and `segment.ms` is a minute, so the
-        broker rolls. More than `segment.bytes` become several segments.
+        broker rolls. More than `segment.bytes` become several segments. `late`: how many calls
+        earlier their timestamp is from; such records may share a segment with others.
         """
-        timestamp_ms = self._first_ms + next(self._appended) * _APART_MS
+        timestamp_ms = self._first_ms + (next(self._appended) - late) * _APART_MS
         errors: list[KafkaError] = []
         for key, value in records:
             self._producer.produce(
@@ -103,6 +104,7 @@ class Topic:
             self._producer.poll(0)
         if self._producer.flush(CALL_S) or errors:
             raise BrokerFailed(f"{self.name}: not all records were written: {errors[:3]}")
+        return timestamp_ms
 
     @cached_property
     def _producer(self) -> Producer:
@@ -228,16 +230,19 @@ def _answers(kafka: KafkaCluster, asked: list[TopicPartition]) -> Iterator[Messa
     consumer = Consumer(kafka.client_settings() | settings)
     try:
         consumer.assign(asked)
-        deadline = time.monotonic() + CALL_S
+        deadline, last = time.monotonic() + CALL_S, ""
         while time.monotonic() < deadline:
             message = consumer.poll(0.5)
             error = message and message.error()
-            if message is None or (error and error.code() in PASSING):
+            if message is None:
+                continue
+            if error and error.code() in PASSING:
+                last = f"; of {message.topic()}-{message.partition()} {error}"
                 continue
             if error and error.code() != KafkaError._PARTITION_EOF:
                 raise KafkaException(error)
             deadline = time.monotonic() + CALL_S
             yield message
-        raise BrokerFailed(f"{asked[0].topic}: nothing to read within {CALL_S:.0f} s")
+        raise BrokerFailed(f"{asked[0].topic}: nothing to read within {CALL_S:.0f} s{last}")
     finally:
         consumer.close()

@@ -1,8 +1,9 @@
-"""Real verbs in random order on topics that a real broker serves; a consumer reads after each.
+"""Real verbs in random order on topics that a real broker serves; consumers read after each.
 
-    a step    records are written, or the log start moves; a verb runs, is killed, or only looks
+    a step    records are written, or the log start moves; a verb runs, is killed, or only looks; a
+              broker restarts; a setting changes; the catalog or the metadata topic is lost
     after it  a consumer reads both topics from the start: no error, the newest value of each key,
-              no deleted key
+              no deleted key; another one reads on from where it was
     the end   runs go on until nothing is open: brokers have exactly what the catalog has as live
 
 The verbs' clock is ahead of the machine's by hours that only grow, so that graces end.
@@ -10,32 +11,30 @@ The verbs' clock is ahead of the machine's by hours that only grow, so that grac
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any, Final
 
 from tests.brokers.cluster import KafkaCluster
+from tests.brokers.served_verbs.served_follower import Follower
 from tests.brokers.served_verbs.served_model import KEYS, Model, Violation
-from tests.brokers.test_third_send import scripted_sends
 from tests.brokers.topics import KeyValue
-from tests.faults.publishing_kills.served_topic import ids_in, latest_of, views_of
+from tests.faults.publishing_kills.served_topic import ids_in, messages_of, views_of
 from tests.jobs.commands import ALWAYS, CLOCK, Ran, tierfold
-from tests.storage.call_scripts import Killed, killed
 from tierfold.compaction.brokers.events import SegmentState
+from tierfold.compaction.model.rules import CompactionStrategy
 from tierfold.compaction.model.segments import PartitionState
 from tierfold.storage.catalog.catalog import Catalog
-from tierfold.storage.tiers.service_notes import FOLDER
 
 HOUR_MS: Final = 3_600_000
 _ROUNDS_MAX: Final = 6
 """Within so many runs of `compact` and `vacuum` everything must be done at the end."""
-_KILLS: Final = ("claim", "write", "put", "commit", "send", "delete")
-"""Operations at which a run is killed."""
+_READ_ON_MAX: Final = 10
+"""Records that the follower reads after a step."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -46,38 +45,54 @@ class Machine:
     folder: Path
     seed: int
     models: tuple[Model, ...]
+    follower: Follower = field(init=False)
     rng: Random = field(init=False)
     hours: float = 0.0
+    strategy: CompactionStrategy = CompactionStrategy.OFFSET
+    delete_retention_ms: int = HOUR_MS
+    strange: list[Path] = field(default_factory=list)
+    """Objects that brokers never had, which a person leaves alone."""
+    has_lost_metadata: bool = False
+    """Whether the metadata topic was lost: what it does not name says nothing any longer."""
     counts: Counter[str] = field(default_factory=Counter)
     steps: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.rng = Random(self.seed)
+        self.follower = Follower(self.kafka, self.models)
 
     @classmethod
     def of(cls, kafka: KafkaCluster, folder: Path, seed: int) -> Machine:
-        """The machine, with new topics of one and of two partitions."""
-        topics = [kafka.create(f"verbs-{seed}-{parts}", partitions=parts) for parts in (1, 2)]
+        """The machine, with new topics of one and of two partitions, each on all brokers."""
+        topics = [
+            kafka.create(f"verbs-{seed}-{parts}", partitions=parts, replicas=kafka.nodes)
+            for parts in (1, 2)
+        ]
         models = tuple(Model(topic=topic) for topic in topics)
         machine = cls(kafka=kafka, folder=folder, seed=seed, models=models)
         for model in models:
             for partition in range(model.topic.partitions):
-                machine._write(model, partition)
+                machine.write(model, partition)
         return machine
 
-    def play(self, steps: int) -> None:
-        """Play so many steps, and the end; raises Violation, with what was done."""
-        moves = [move for move, weight in MOVES for _ in range(weight)]
+    def play(self, steps: int, moves: Mapping[Callable[[Machine], None], int]) -> None:
+        """Play so many steps, and the end; raises Violation, with what was done.
+
+        `moves`: what a step may be, with its weight.
+        """
         try:
+            self.follower.open()
             for _ in range(steps):
-                move = self.rng.choice(moves)
-                self.note(move.__name__.strip("_"))
+                (move,) = self.rng.choices(list(moves), list(moves.values()))
+                self.note(move.__name__)
                 move(self)
-                self._read()
+                self.read()
             self._end()
         except Violation as violation:
             shown = "\n".join(self.steps[-40:])
             raise Violation(f"seed {self.seed}: {violation}\n{shown}") from violation
+        finally:
+            self.follower.close()
 
     def note(self, what: str) -> None:
         """Remember a step."""
@@ -103,15 +118,22 @@ class Machine:
     def scope(self) -> tuple[str, ...]:
         return tuple(word for model in self.models for word in ("--topic", model.topic.name))
 
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """The settings of `plan` and `compact`."""
+        settings = (
+            f"delete.retention.ms={self.delete_retention_ms}",
+            f"compaction.strategy={self.strategy}",
+        )
+        return (*ALWAYS, *(word for setting in settings for word in ("--set", setting)))
+
     def compact(self) -> Ran:
-        """Compact and publish; tombstones go after an hour."""
-        margin = self.rng.choice((0, 1))
-        settings = (f"tail.margin.segments={margin}", f"delete.retention.ms={HOUR_MS}")
-        words = [word for setting in settings for word in ("--set", setting)]
+        """Compact and publish."""
+        margin = ("--set", f"tail.margin.segments={self.rng.choice((0, 1))}")
         canary = self.rng.choice(("off", "borders"))
         publishing = ("--publish", "--canary", canary, "--readers-begin-again")
         return self.run(
-            "compact", *self.scope, *ALWAYS, *words, *publishing, "--if-held", "take-over"
+            "compact", *self.scope, *self.settings, *margin, *publishing, "--if-held", "take-over"
         )
 
     def vacuum(self) -> Ran:
@@ -125,38 +147,81 @@ class Machine:
         found = catalog.read() if catalog.exists() else {}
         return {(key.topic, key.partition): row for key, row in found.items()}
 
-    def _write(self, model: Model, partition: int) -> None:
+    def any_partition(self) -> tuple[Model, int]:
+        """One of the partitions of all topics."""
+        model = self.rng.choice(self.models)
+        return model, self.rng.randrange(model.topic.partitions)
+
+    def write(self, model: Model, partition: int) -> None:
+        """Append a few segments to a partition, and wait until all is uploaded."""
         for _ in range(self.rng.randint(1, 3)):
             records: list[KeyValue] = [
-                (b"key-%d" % self.rng.randrange(KEYS), self._value())
+                (b"key-%d" % self.rng.randrange(KEYS), self.value())
                 for _ in range(self.rng.randint(1, 8))
             ]
             model.write(partition, records)
         model.topic.wait_until_tiered()
 
-    def _value(self) -> bytes | None:
+    def write_late(self, model: Model, partition: int) -> None:
+        """Append older records of keys that have a value, and wait until all is uploaded.
+
+        Not of deleted ones: without the tombstone nothing would show that the record is older.
+        """
+        newest = [one for (at, _), one in model.newest.items() if at == partition]
+        has_value = {one.key for one in newest if one.value is not None}
+        records: list[KeyValue] = [
+            (key, self.value()) for key in sorted(has_value) if self.rng.random() < 0.5
+        ]
+        if records:
+            model.write(partition, records, late=self.rng.randint(1, 20))
+        model.topic.wait_until_tiered()
+
+    def settle(self) -> None:
+        """Write a new value of each key on whose newest one the strategies differ."""
+        for model in self.models:
+            for partition, key in sorted(model.disputed):
+                model.write(partition, [(key, self.value())])
+            model.topic.wait_until_tiered()
+
+    def value(self) -> bytes | None:
+        """A new value, or a tombstone."""
         return None if self.rng.random() < 0.25 else b"%d" % self.rng.getrandbits(40)
 
-    def _read(self) -> None:
+    def restart(self, *, is_killed: bool) -> None:
+        """Restart a broker, and wait until all can be read, and its replicas are in sync."""
+        broker = self.kafka.brokers[self.rng.choice(self.kafka.nodes) - 1]
+        self.follower.close()
+        self.kafka.restart(broker, is_killed=is_killed)
+        topics, nodes = [model.topic for model in self.models], {*self.kafka.nodes}
+        places = [(topic, part) for topic in topics for part in range(topic.partitions)]
+        self.kafka.wait(
+            lambda: all(topic.in_sync(part) == nodes for topic, part in places), "all replicas"
+        )
+        self.follower.open()
+
+    def read(self) -> None:
+        """Read as consumers do; raises Violation."""
         for model in self.models:
-            model.check(latest_of(self.kafka, model.topic))
+            model.check(messages_of(self.kafka, model.topic))
+        self.follower.read(self.rng.randint(0, _READ_ON_MAX))
 
     def _end(self) -> None:
         """Nothing fails any longer: everything must be published, deleted and forgotten."""
         for _ in range(_ROUNDS_MAX):
             self.must_do(self.compact())
-            self._read()
+            self.read()
             self.hours += 2
             self.must_do(self.vacuum())
-            self._read()
+            self.read()
             if not self._open():
+                self.follower.catch_up()
                 return
         raise Violation(f"still open after {_ROUNDS_MAX} rounds: {self._open()}")
 
     def must_do(self, ran: Ran) -> None:
         """Raise Violation if a run refused or failed."""
         if ran.code != 0:
-            raise Violation(f"a run that nothing disturbed ended with {ran.code}")
+            raise Violation(f"a run that nothing disturbed ended with {ran.code}: {ran.stderr}")
 
     def _open(self) -> list[str]:
         """Where brokers, catalog and tier differ."""
@@ -176,95 +241,3 @@ def _said(entry: dict[str, Any]) -> str:
     outcome = entry["outcome"]
     why = f" ({entry['reason']})" if outcome in {"refused", "failed"} else ""
     return f"{entry['topic']}-{entry['partition']} {outcome}{why}"
-
-
-def _append(machine: Machine) -> None:
-    model = machine.rng.choice(machine.models)
-    machine._write(model, machine.rng.randrange(model.topic.partitions))
-
-
-def _compact(machine: Machine) -> None:
-    machine.must_do(machine.compact())
-
-
-def _vacuum(machine: Machine) -> None:
-    machine.hours += machine.rng.choice((0.0, 1.2, 30.0))
-    machine.must_do(machine.vacuum())
-
-
-def _be_killed(machine: Machine) -> None:
-    """A run is killed before or after one of its calls; the next one takes its claims over."""
-    operation, number = machine.rng.choice(_KILLS), machine.rng.randint(1, 6)
-    step, is_done = f"{operation} {number}", machine.rng.random() < 0.5
-    run: Callable[[], Ran] = machine.rng.choice((machine.compact, machine.compact, machine.vacuum))
-    try:
-        with scripted_sends(killed(step, is_done=is_done)):
-            run()
-    except Killed:
-        machine.note(f"killed: {run.__name__}, {step}{' done' if is_done else ''}")
-
-
-def _restore(machine: Machine) -> None:
-    """A person goes back to an earlier state of a partition, if the verb allows it."""
-    rows = machine.rows()
-    if not rows:
-        return
-    topic, partition = machine.rng.choice(sorted(rows))
-    name = f"{topic}-{partition}"
-    ran = tierfold("history", machine.kafka.tier, name, "--catalog", machine.catalog, "--json")
-    (entry,) = ran.entries
-    states = [one for one in entry["history"] if one["is_restorable"] and not one["is_current"]]
-    if not states:
-        return
-    to = machine.rng.choice(states)["committed_at"]
-    ran = machine.run("restore", name, "--to", to, "--publish")
-    if ran.code not in {0, 3}:
-        raise Violation(f"restore ended with {ran.code}")
-
-
-def _look(machine: Machine) -> None:
-    for verb, words in (("status", ()), ("plan", ALWAYS), ("verify", ("--engine", "local"))):
-        machine.must_do(machine.run(verb, *machine.scope, *words))
-
-
-def _delete_records(machine: Machine) -> None:
-    model = machine.rng.choice(machine.models)
-    partition = machine.rng.randrange(model.topic.partitions)
-    start, end = model.starts.get(partition, 0), model.ends[partition]
-    offset = machine.rng.randint(start, min(end, start + 12))
-    model.delete_records(partition, offset)
-    machine.note(f"log start: {model.topic.name}-{partition} at {offset}")
-
-
-def _lose_catalog(machine: Machine) -> None:
-    """The catalog is gone, and `forget` takes over what brokers have, once nothing is open."""
-    if not machine.rows():
-        return
-    machine.hours += 2
-    shutil.rmtree(machine.catalog)
-    for model in machine.models:
-        for number in range(model.topic.partitions):
-            name = f"{model.topic.name}-{number}"
-            machine.must_do(machine.run("forget", name))
-
-
-MOVES: Final[tuple[tuple[Callable[[Machine], None], int], ...]] = (
-    (_append, 8),
-    (_compact, 6),
-    (_be_killed, 5),
-    (_vacuum, 3),
-    (_restore, 2),
-    (_look, 1),
-    (_delete_records, 1),
-    (_lose_catalog, 1),
-)
-
-
-def played(kafka: KafkaCluster, folder: Path, seed: int, steps: int) -> Machine:
-    """Play a machine with this seed; at the end the tier forgets which catalog publishes."""
-    machine = Machine.of(kafka, folder, seed)
-    try:
-        machine.play(steps)
-    finally:
-        shutil.rmtree(kafka.tier / FOLDER, ignore_errors=True)
-    return machine

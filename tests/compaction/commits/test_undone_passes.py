@@ -208,7 +208,7 @@ def test_where_nothing_is_of_the_log_nothing_is_undone() -> None:
 
 
 def test_what_is_gone_is_named() -> None:
-    found = undone(compacted((0, 59)), gone=[segment_id(10), segment_id(40)])
+    found = undone(compacted((0, 29), (30, 59)), gone=[segment_id(10), segment_id(40)])
     assert isinstance(found, ValuesLost)
     assert starts(found.gone) == [10]
     assert segment_id(10) in found.note
@@ -216,17 +216,17 @@ def test_what_is_gone_is_named() -> None:
 
 
 def test_what_the_catalog_does_not_know_is_lost() -> None:
-    tier, lost = compacted((0, 59)), ValuesLost(cut_at=30, gone=())
+    tier, lost = compacted((0, 29), (30, 59)), ValuesLost(cut_at=30, gone=())
     del tier.rows[-1]
     assert undone(tier) == lost
     assert "backup" not in lost.note
-    tier = compacted((0, 59))
+    tier = compacted((0, 29), (30, 59))
     tier.rows[-1] = tier.row.emptied(())
     assert undone(tier) == lost
 
 
 def test_what_an_earlier_forget_adopted_is_as_old_as_is_known() -> None:
-    tier = compacted((0, 59))
+    tier = compacted((0, 29), (30, 59))
     consent = Consent(kind=ConsentKind.ADOPTED, given_at_ms=1, run=RUN)
     tier.row = tier.rows[0] = replace(tier.row, consents=(consent,))
     assert undone(tier) == ValuesLost(cut_at=30, gone=())

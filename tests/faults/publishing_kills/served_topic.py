@@ -12,18 +12,26 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
 
-from tests.brokers.cluster import KafkaCluster
+from tests.brokers.cluster import METADATA_PARTITIONS, KafkaCluster
 from tests.brokers.topics import CALL_S, Topic
 from tests.jobs.commands import ALWAYS
 from tierfold.compaction.brokers.broker_view import BrokerView
 from tierfold.compaction.brokers.events import SegmentState
 from tierfold.compaction.model.passes import is_unpublished
-from tierfold.compaction.model.segments import PartitionState
+from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.jobs.context.cluster_look import LookRequest, cluster_view
+from tierfold.jobs.context.metadata_replay import MetadataReplay
 from tierfold.jobs.context.run_progress import RunProgress
 from tierfold.jobs.settings.cluster_table import cluster_of
 from tierfold.jobs.settings.resolution import resolve
@@ -155,29 +163,27 @@ def served_topic(
 
 
 def views_of(kafka: KafkaCluster, topic: Topic) -> dict[int, BrokerView]:
-    """What the metadata topic says of the topic's partitions."""
+    """What the metadata topic says of the topic's partitions; it may have lost older events."""
+    keys = [
+        PartitionKey(topic=topic.name, topic_id=topic.id, partition=number)
+        for number in range(topic.partitions)
+    ]
+    replay = MetadataReplay(METADATA_PARTITIONS, dict.fromkeys(keys, ()))
     settings = cluster_of({"bootstrap_server": kafka.servers}, resolve([]).cluster, {})
     assert settings is not None
     with connected(settings) as connection:
-        found, _ = cluster_view(connection, RunProgress(), LookRequest())
-    return {
-        key.partition: one.view for key, one in found.partitions.items() if key.topic_id == topic.id
-    }
+        found, _ = cluster_view(connection, RunProgress(), LookRequest(), replay)
+    return {key.partition: found.partitions[key].view for key in keys}
 
 
 def latest_of(kafka: KafkaCluster, topic: Topic) -> Latest:
     """What a consumer ends with that reads all partitions from the start; raises its errors."""
-    consumer = Consumer(
-        kafka.client_settings()
-        | {
-            "group.id": "tests",
-            "auto.offset.reset": "error",
-            "enable.partition.eof": True,
-            "enable.auto.commit": False,
-            "fetch.wait.max.ms": 50,
-        }
-    )
-    latest: Latest = {}
+    return {(one.partition(), one.key()): one.value() for one in messages_of(kafka, topic)}
+
+
+def messages_of(kafka: KafkaCluster, topic: Topic) -> Iterator[Message]:
+    """All records, as a consumer gets them that reads from the start; raises its errors."""
+    consumer = Consumer(reading(kafka))
     left = set(range(topic.partitions))
     try:
         consumer.assign([TopicPartition(topic.name, one, OFFSET_BEGINNING) for one in left])
@@ -186,11 +192,21 @@ def latest_of(kafka: KafkaCluster, topic: Topic) -> Latest:
             assert message is not None, f"nothing to read of {topic.name} within {CALL_S:.0f} s"
             error = message.error()
             if error is None:
-                latest[message.partition(), message.key()] = message.value()
+                yield message
             elif error.code() == KafkaError._PARTITION_EOF:
                 left.discard(message.partition())
             else:
                 raise KafkaException(error)
     finally:
         consumer.close()
-    return latest
+
+
+def reading(kafka: KafkaCluster) -> dict[str, Any]:
+    """The settings of a consumer that gets the end of a log, too, and hides no error."""
+    return kafka.client_settings() | {
+        "group.id": "tests",
+        "auto.offset.reset": "error",
+        "enable.partition.eof": True,
+        "enable.auto.commit": False,
+        "fetch.wait.max.ms": 50,
+    }
