@@ -100,8 +100,8 @@ def rebuild(
 ) -> list[Rebuilt]:
     """Say of each partition in scope what the metadata topic lost, and name it again if it may be.
 
-    `repeated`: options of this run that the command which it prints has, too. A dry run, or one that
-    does not publish, changes nothing. Raises BadSettings, also if no brokers are named, and as
+    `repeated`: options of this run that the command which it prints has, too. A dry run, or one
+    that does not publish, changes nothing. Raises BadSettings, also if no brokers are named, and as
     `known_partitions`; an error in one partition is in its report.
     """
     if context.cluster is None:
