@@ -50,15 +50,23 @@ class ValuesLost:
             " records from there on had superseded may be lost: compaction had dropped them, and"
             " they are in no whole segment."
         )
-        return f"{what} {self.bring_back}".rstrip()
+        if not self.gone:
+            return what
+        return (
+            f"{what} If a backup has the objects of {self._gone_ids}, only a `forget` that finds"
+            " them copied back brings these values back; a later one does not."
+        )
 
     @property
     def bring_back(self) -> str:
         """What mends it, a sentence; empty: the catalog does not know."""
         if not self.gone:
             return ""
-        ids = ", ".join(segment.segment_id for segment in self.gone)
-        return f"If a backup has the objects of {ids}, copy them back and run again."
+        return f"If a backup has the objects of {self._gone_ids}, copy them back and run again."
+
+    @property
+    def _gone_ids(self) -> str:
+        return ", ".join(segment.segment_id for segment in self.gone)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
