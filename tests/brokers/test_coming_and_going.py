@@ -14,7 +14,7 @@ from confluent_kafka.admin import NewTopic
 
 from tests.brokers.altered_settings import alter
 from tests.brokers.cluster import KafkaCluster
-from tests.brokers.kafka_page import commands_of, python_of, settings_of
+from tests.brokers.kafka_page import assert_shows, commands_of, outputs_of, python_of, settings_of
 from tests.brokers.nights import Night, compacted, records, uploaded
 from tests.brokers.topics import CALL_S, Topic
 from tests.brokers.versions import NEWEST, WITHOUT_COMPILER
@@ -166,6 +166,29 @@ def test_another_policy_and_back(own_kafka: KafkaCluster, tmp_path: Path) -> Non
     night.opts_in()
     night.is_well()
     assert night.newest() == newest
+
+
+def test_its_own_retention_deletes(own_kafka: KafkaCluster, tmp_path: Path) -> None:
+    """Brokers keep everything, so only the number in the settings file counts."""
+    now_ms = time.time_ns() // 1_000_000
+    topic = own_kafka.create("sales-kept")
+    for days in (49, 45, 41, 37, 3, 2, 1):
+        part = Topic(own_kafka, topic.name, first_ms=now_ms - days * DAY_MS)
+        part.append([(b"of day %d" % days, b"only"), *records(days)])
+    topic.wait_until_tiered()
+    night = Night(own_kafka, tmp_path, topic)
+    (settings,), (look,) = (of("Retention beside brokers") for of in (settings_of, commands_of))
+    night.opts_in(settings)
+    night.compact()
+    before = night.newest()
+    (shown,) = outputs_of("Retention beside brokers")
+    assert_shows(shown, night.runs(look))
+    assert topic.offsets()[0] == 0
+    night.runs(look.replace("--dry-run", "--publish"))
+    assert topic.offsets()[0] == 4 * (1 + len(records(0)))
+    night.is_well()
+    old = {b"of day %d" % days for days in (49, 45, 41, 37)}
+    assert night.newest() == {key: value for key, value in before.items() if key not in old}
 
 
 def test_kafka_is_upgraded(tmp_path: Path) -> None:
