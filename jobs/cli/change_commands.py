@@ -20,6 +20,7 @@ from tierfold.jobs.cli.options import (
     output_options,
     publish_option,
     publish_options,
+    table_options,
     tier_options,
 )
 from tierfold.jobs.cli.output import Output, finish
@@ -167,6 +168,7 @@ def rebuild_verb(output: Output, **given: Any) -> None:
 
 @click.command("vacuum", cls=Verb)
 @tier_options
+@table_options("partition", "expiring", "objects", "bytes", "log-start")
 @cluster_options
 @publish_option
 @canary_option(

@@ -14,7 +14,13 @@ import click
 
 from tierfold.jobs.api.keywords import CONFIG_VARIABLE
 from tierfold.jobs.cli.log_lines import level_option
-from tierfold.jobs.cli.output import document_option, output_option
+from tierfold.jobs.cli.output import (
+    FORMATS,
+    document_option,
+    format_option,
+    json_option,
+    view_option,
+)
 from tierfold.jobs.cli.sizes_and_durations import DURATION_MS, SIZE_BYTES
 from tierfold.jobs.context.timestamps import timestamp_ms_of
 
@@ -82,7 +88,7 @@ output_options: Final = _together(
         is_flag=True,
         # First, as --document: so a usage error of another option is a document, too.
         is_eager=True,
-        callback=output_option,
+        callback=json_option,
         help="Print one JSON document on stdout.",
     ),
     click.option(
@@ -109,6 +115,52 @@ output_options: Final = _together(
         callback=level_option,
         help="Print no warnings, notes or progress on stderr.",
     ),
+)
+
+
+def table_options(*columns: str) -> Callable[[_Verb], _Verb]:
+    """What a verb prints of its table of partitions; `columns`: those by which it can be sorted."""
+    return _together(
+        click.option(
+            "-o",
+            "--output",
+            "format_name",
+            type=click.Choice(FORMATS),
+            expose_value=False,
+            # As --json.
+            is_eager=True,
+            callback=format_option,
+            help="What to print. wide: all rows of the table, not folded. csv: the table with plain"
+            " numbers, under the names that json has. json: as --json. Default: table.",
+        ),
+        click.option(
+            "--only",
+            multiple=True,
+            metavar="OUTCOME|REASON",
+            expose_value=False,
+            callback=view_option,
+            help="Print only partitions with this outcome, such as refused, this code of a refusal,"
+            " or these words in the reason. Totals, the exit code and --document are of all."
+            " Repeatable.",
+        ),
+        click.option(
+            "--sort",
+            type=click.Choice(columns),
+            expose_value=False,
+            callback=view_option,
+            help="Print partitions by this column of the table, the largest number first. Default:"
+            " what needs a person first; in json by topic and number.",
+        ),
+    )
+
+
+segments_option: Final = click.option(
+    "--segments",
+    "has_segments",
+    is_flag=True,
+    expose_value=False,
+    callback=view_option,
+    help="List in the JSON document each partition's segments, too.",
 )
 
 _NOW_OPTION: Final = click.option(
