@@ -179,6 +179,13 @@ settings_options: Final = _together(
         help=f"Settings of brokers and topics, in TOML. Default: ${CONFIG_VARIABLE}.",
     ),
     click.option(
+        "--policy-from",
+        type=click.Path(path_type=Path),
+        metavar="FILE|FOLDER",
+        help="Settings of topics, from annotations such as tierfold.io/cleanup.policy of Strimzi's"
+        " KafkaTopic resources, in YAML.",
+    ),
+    click.option(
         "--set",
         "settings",
         multiple=True,

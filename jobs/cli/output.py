@@ -238,7 +238,7 @@ def _choose(ctx: click.Context, name: str) -> None:
         raise click.UsageError(f"Two formats are given, {chosen} and {name}: give one.", ctx)
 
 
-def view_option(ctx: click.Context, option: click.Parameter, value: Any) -> None:  # noqa: ANN401 - of any option
+def view_option(ctx: click.Context, option: click.Parameter, value: object) -> None:
     """The callback of `--only`, `--sort` and `--segments`: keep what is to be printed."""
     if value:
         ctx.meta.setdefault(_VIEW, {})[option.name] = value

@@ -108,7 +108,7 @@ def test_a_table_prints_the_view_and_says_that_totals_are_of_all() -> None:
     assert "Planned: 3 segments → 0, 910 bytes → ~ 0 bytes." in text
     said = "Shown: 3 of 5 (--only planned --only 'the budget'). The totals count all of them."
     assert said in text
-    # A refusal is told where its partition is shown.
+    # A refusal is printed where its partition is.
     assert "Restore it." not in text
     assert "Restore it." in printed(PLAN, View(only=("gap",)))
     nothing = printed(PLAN, View(only=("failed",)))
