@@ -20,11 +20,11 @@ from tierfold.jobs.cli.options import (
     output_options,
     publish_option,
     publish_options,
-    table_options,
     tier_options,
 )
 from tierfold.jobs.cli.output import Output, finish
 from tierfold.jobs.cli.sizes_and_durations import DURATION_MS
+from tierfold.jobs.cli.table_options import table_options
 from tierfold.jobs.cli.usage_errors import Verb
 
 

@@ -39,14 +39,13 @@ from tierfold.jobs.cli.options import (
     output_options,
     publish_options,
     replay_options,
-    segments_option,
     settings_options,
-    table_options,
     tier_options,
     tier_or_cluster_options,
     version_option,
 )
 from tierfold.jobs.cli.output import Output, ResultNotWritten, finish, print_lines
+from tierfold.jobs.cli.table_options import segments_option, table_options
 from tierfold.jobs.cli.usage_errors import OWN_PROCESS, Verbs, trace
 from tierfold.jobs.context.stopping import Stopped, stoppable
 from tierfold.jobs.spark.stderr_filter import chatter_hidden

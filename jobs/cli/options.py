@@ -14,13 +14,7 @@ import click
 
 from tierfold.jobs.api.keywords import CONFIG_VARIABLE
 from tierfold.jobs.cli.log_lines import level_option
-from tierfold.jobs.cli.output import (
-    FORMATS,
-    document_option,
-    format_option,
-    json_option,
-    view_option,
-)
+from tierfold.jobs.cli.output import document_option, json_option
 from tierfold.jobs.cli.sizes_and_durations import DURATION_MS, SIZE_BYTES
 from tierfold.jobs.context.timestamps import timestamp_ms_of
 
@@ -34,7 +28,7 @@ retirements to 1970, and the next `vacuum` would delete them without a grace per
 _DIGITS_MAX: Final = 100
 """Python refuses to parse numbers of thousands of digits."""
 
-_Verb = TypeVar("_Verb", bound=Callable[..., Any])
+Verb = TypeVar("Verb", bound=Callable[..., Any])
 
 
 class _Timestamp(click.ParamType[int]):
@@ -65,7 +59,7 @@ def _print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
         ctx.exit()
 
 
-def _together(*options: Callable[[Any], Any]) -> Callable[[_Verb], _Verb]:
+def together(*options: Callable[[Any], Any]) -> Callable[[Verb], Verb]:
     """Return a decorator that adds these options to a verb, shown in their order."""
     return lambda verb: functools.reduce(
         lambda wrapped, option: option(wrapped), reversed(options), verb
@@ -81,7 +75,7 @@ version_option: Final = click.option(
     help="Show the version and exit.",
 )
 
-output_options: Final = _together(
+output_options: Final = together(
     click.option(
         "--json",
         "output",
@@ -118,51 +112,6 @@ output_options: Final = _together(
 )
 
 
-def table_options(*columns: str) -> Callable[[_Verb], _Verb]:
-    """What a verb prints of its table of partitions; `columns`: those by which it can be sorted."""
-    return _together(
-        click.option(
-            "-o",
-            "--output",
-            "format_name",
-            type=click.Choice(FORMATS),
-            expose_value=False,
-            # As --json.
-            is_eager=True,
-            callback=format_option,
-            help="What to print. wide: all rows of the table, not folded. csv: the table with plain"
-            " numbers, under the names that json has. json: as --json. Default: table.",
-        ),
-        click.option(
-            "--only",
-            multiple=True,
-            metavar="OUTCOME|REASON",
-            expose_value=False,
-            callback=view_option,
-            help="Print only partitions with this outcome, such as refused, this code of a refusal,"
-            " or these words in the reason. Totals, the exit code and --document are of all."
-            " Repeatable.",
-        ),
-        click.option(
-            "--sort",
-            type=click.Choice(columns),
-            expose_value=False,
-            callback=view_option,
-            help="Print partitions by this column of the table, the largest number first. Default:"
-            " what needs a person first; in json by topic and number.",
-        ),
-    )
-
-
-segments_option: Final = click.option(
-    "--segments",
-    "has_segments",
-    is_flag=True,
-    expose_value=False,
-    callback=view_option,
-    help="List in the JSON document each partition's segments, too.",
-)
-
 _NOW_OPTION: Final = click.option(
     "--now",
     "now_ms",
@@ -171,7 +120,7 @@ _NOW_OPTION: Final = click.option(
     help="Decide as of this time: ISO 8601 (UTC without an offset) or epoch milliseconds.",
 )
 
-settings_options: Final = _together(
+settings_options: Final = together(
     click.option(
         "--config",
         type=click.Path(path_type=Path),
@@ -194,7 +143,7 @@ settings_options: Final = _together(
     ),
 )
 
-clock_options: Final = _together(_NOW_OPTION, settings_options)
+clock_options: Final = together(_NOW_OPTION, settings_options)
 """With these, a verb repeats the decisions of another run."""
 
 clock_is_right_option: Final = click.option(
@@ -205,7 +154,7 @@ clock_is_right_option: Final = click.option(
 )
 """A person's answer to a run that stopped."""
 
-replay_options: Final = _together(
+replay_options: Final = together(
     _NOW_OPTION,
     click.option(
         "--first-dirty",
@@ -225,7 +174,7 @@ encryption_key_option: Final = click.option(
     help="A key pair of an encrypted tier: PEM or JSON Web Key. Repeatable; the first encrypts.",
 )
 
-layout_options: Final = _together(
+layout_options: Final = together(
     click.option(
         "--layout",
         type=click.Choice(["aiven", "local"]),
@@ -246,7 +195,7 @@ layout_options: Final = _together(
 )
 """How a tier is laid out; the objects tell most of it."""
 
-_CATALOG_AND_LAYOUT: Final = _together(
+_CATALOG_AND_LAYOUT: Final = together(
     click.option(
         "--catalog",
         metavar="URI",
@@ -254,9 +203,9 @@ _CATALOG_AND_LAYOUT: Final = _together(
     ),
     layout_options,
 )
-catalog_options: Final = _together(click.argument("tier"), _CATALOG_AND_LAYOUT)
+catalog_options: Final = together(click.argument("tier"), _CATALOG_AND_LAYOUT)
 
-cluster_options: Final = _together(
+cluster_options: Final = together(
     click.option(
         "--bootstrap-server",
         metavar="HOST:PORT[,...]",
@@ -281,7 +230,7 @@ publish_option: Final = click.option(
 """Whether brokers learn of what the verb does."""
 
 
-def canary_option(text: str) -> Callable[[_Verb], _Verb]:
+def canary_option(text: str) -> Callable[[Verb], Verb]:
     """How much a canary reads; `text`: the help, which says when."""
     return click.option(
         "--canary",
@@ -298,7 +247,7 @@ canary_after_option: Final = canary_option(
 )
 """What a canary reads of what was published."""
 
-publish_options: Final = _together(
+publish_options: Final = together(
     publish_option,
     canary_after_option,
     click.option(
@@ -321,7 +270,7 @@ holes_option: Final = click.option(
 )
 """A person's decision, which the catalog's row keeps once the partition is claimed."""
 
-_SCOPE_OPTIONS: Final = _together(
+_SCOPE_OPTIONS: Final = together(
     click.option(
         "--topic", "topics", multiple=True, metavar="GLOB", help="Only these topics. Repeatable."
     ),
@@ -341,8 +290,8 @@ _SCOPE_OPTIONS: Final = _together(
     holes_option,
     output_options,
 )
-tier_options: Final = _together(catalog_options, _SCOPE_OPTIONS)
-tier_or_cluster_options: Final = _together(
+tier_options: Final = together(catalog_options, _SCOPE_OPTIONS)
+tier_or_cluster_options: Final = together(
     click.argument("tier", required=False),
     _CATALOG_AND_LAYOUT,
     _SCOPE_OPTIONS,
@@ -369,7 +318,7 @@ if_held_option: Final = click.option(
     " minutes. take-over: claim it, and discard what that run is doing to it.",
 )
 
-budget_options: Final = _together(
+budget_options: Final = together(
     click.option(
         "--max-partitions",
         type=click.IntRange(1),
@@ -386,7 +335,7 @@ budget_options: Final = _together(
 )
 """The limits of a run; the next run continues with the rest."""
 
-engine_options: Final = _together(
+engine_options: Final = together(
     click.option(
         "--engine",
         type=click.Choice(["spark", "local"]),

@@ -209,7 +209,7 @@ def resolve(
     file = NOTHING_GIVEN if config is None else read_config(config)
     line = command_line(overrides)
     declared = () if policy_from is None else policies_of(policy_from)
-    _refuse_contradictions(file.tables, declared)
+    _refuse_disagreement(file.tables, declared)
     settings = Settings(
         defaults=shipped_defaults(),
         broker={**file.broker, **line.broker},
@@ -225,7 +225,7 @@ def resolve(
     return settings
 
 
-def _refuse_contradictions(
+def _refuse_disagreement(
     tables: Sequence[TopicTable], declared: Sequence[TopicTable]
 ) -> None:
     """Refuse a topic's setting that its own table and its resource give differently."""

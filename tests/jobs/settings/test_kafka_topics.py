@@ -253,7 +253,7 @@ def test_a_topics_own_table_must_agree_with_its_resource(tmp_path: Path) -> None
         f"segment.bytes = 7 ({source}) contradicts segment.bytes = 8"
         f' ({config} [topics."orders"]). Leave one of them out, or let them agree.'
     )
-    for line in ([], ["segment.bytes=9"]):  # What --set hides is a contradiction all the same.
+    for line in ([], ["segment.bytes=9"]):  # Even if --set hides it.
         with refused(message, where=source):
             resolve(line, config, topics)
     a_file(tmp_path, '[topics."orders"]\n"segment.bytes" = 7\n', "tierfold.toml")
