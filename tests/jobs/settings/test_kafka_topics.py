@@ -74,7 +74,7 @@ def a_file(folder: Path, text: str, name: str = "topics.yaml") -> Path:
 
 
 def of_topic(name: str, *annotations: str) -> str:
-    """A resource with these annotations, each as it stands in YAML."""
+    """A resource with these annotations, each as YAML has it."""
     lines = "".join(f"\n    {annotation}" for annotation in annotations)
     return (
         "---\napiVersion: kafka.strimzi.io/v1\nkind: KafkaTopic\nmetadata:\n"
