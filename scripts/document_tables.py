@@ -25,7 +25,7 @@ _Row = tuple[str, ...]
 
 def documents() -> str:
     """Return a section for what verbs share, then one for each verb."""
-    text = resources.files("tierfold.conf").joinpath("schema/result-1.json").read_text("utf-8")
+    text = resources.files("tierfold.conf").joinpath("schema/result-2.json").read_text("utf-8")
     defs = json.loads(text)["$defs"]
     shared = [_section(title, defs[name], _rows(defs, name)) for name, title in SHARED.items()]
     verbs = [

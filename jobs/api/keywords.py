@@ -34,6 +34,9 @@ class TierKeywords(TypedDict, total=False):
     """Settings by Kafka's names, `{"cleanup.policy": "compact"}`; or texts `NAME=VALUE`."""
     config: str | Path | None
     """A file with settings of brokers and topics, in TOML. Default: `$TIERFOLD_CONFIG`."""
+    policy_from: str | Path | None
+    """A YAML file, or a folder of such files, with `KafkaTopic` resources of Strimzi: their
+    annotations, such as `tierfold.io/cleanup.policy`, are settings of their topics."""
     layout: Literal["aiven", "local"] | None
     """How the tier is laid out. Default: inferred from its folders' names."""
     key_prefix: str | None

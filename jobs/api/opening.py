@@ -314,8 +314,8 @@ def _listed(given: object) -> frozenset[Listed] | None:
 def settings_of(given: Mapping[str, Any]) -> Settings:
     """Resolve the settings; raises BadSettings."""
     config = given.get("config") or os.environ.get(CONFIG_VARIABLE)
-    texts = as_texts(given.get("settings") or ())
-    return resolve(texts, Path(config) if config else None)
+    texts, declared = as_texts(given.get("settings") or ()), given.get("policy_from")
+    return resolve(texts, Path(config) if config else None, Path(declared) if declared else None)
 
 
 def budget_of(given: Mapping[str, Any]) -> Budget:

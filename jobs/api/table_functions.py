@@ -58,8 +58,8 @@ def _columns(more: dict[str, DataType]) -> StructType:
 
 STATUS_COLUMNS: Final = _columns(
     {
-        "segments": IntegerType(),
-        "bytes": LongType(),
+        "live_segments": IntegerType(),
+        "live_bytes": LongType(),
         "log_start_offset": LongType(),
         "next_offset": LongType(),
         "cleaner_offset": LongType(),
@@ -68,12 +68,12 @@ STATUS_COLUMNS: Final = _columns(
         "dirty_ratio": DoubleType(),
         "retired_segments": IntegerType(),
         "retired_bytes": LongType(),
-        "orphans": IntegerType(),
+        "orphan_segments": IntegerType(),
         "orphan_bytes": LongType(),
         "owner_run": StringType(),
     }
 )
-"""The fields of the document of `status`, and their sums.
+"""The fields of the document of `status`.
 
 `next_offset` follows the last live record; `dirty_ratio` is null for a partition that could not be
 inspected, or that is empty.
@@ -141,7 +141,6 @@ def _rows(
             where=function,
             remedy=f"It takes {', '.join(sorted(known))}.",
         )
-    more = _more_of_status if function == STATUS else _more_of_plan
     try:
         entries = _verb(function)(tier, **given).to_dict()["partitions"]
     except ModuleNotFoundError as error:
@@ -152,7 +151,7 @@ def _rows(
             " install tierfold on the workers; the archive of `make dist` has no catalog.",
         ) from error
     for entry in entries:
-        row = entry | more(entry)
+        row = entry if function == STATUS else entry | _more_of_plan(entry)
         yield tuple(row[name] for name in columns.names)
 
 
@@ -161,18 +160,6 @@ def _verb(function: str) -> Callable[..., Result[Any]]:
     from tierfold.jobs.api import reading
 
     return reading.status if function == STATUS else reading.plan
-
-
-def _more_of_status(entry: dict[str, Any]) -> dict[str, Any]:
-    live, retired = entry["segments"], entry["retired"]
-    return {
-        "segments": len(live),
-        "bytes": sum(segment["size_bytes"] for segment in live),
-        "next_offset": live[-1]["end_offset"] + 1 if live else None,
-        "retired_segments": len(retired),
-        "retired_bytes": sum(segment["size_bytes"] for segment in retired),
-        "orphans": len(entry["orphans"]),
-    } | _dirty(entry)
 
 
 def _more_of_plan(entry: dict[str, Any]) -> dict[str, Any]:

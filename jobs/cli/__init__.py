@@ -3,6 +3,7 @@
     commands              the verbs that read, and `compact`
     change_commands       `restore`, `forget`, `vacuum`
     options               the options that verbs share
+    table_options         what is printed of a table of partitions
     without_pandas        keeps pandas out of a command's process
     without_mllib         keeps MLlib's functions out of a command's Spark session
     confirmation          asks before `vacuum` deletes what may still be needed

@@ -24,6 +24,7 @@ from tierfold.jobs.cli.options import (
 )
 from tierfold.jobs.cli.output import Output, finish
 from tierfold.jobs.cli.sizes_and_durations import DURATION_MS
+from tierfold.jobs.cli.table_options import table_options
 from tierfold.jobs.cli.usage_errors import Verb
 
 
@@ -167,6 +168,7 @@ def rebuild_verb(output: Output, **given: Any) -> None:
 
 @click.command("vacuum", cls=Verb)
 @tier_options
+@table_options("partition", "expiring", "objects", "bytes", "log-start")
 @cluster_options
 @publish_option
 @canary_option(

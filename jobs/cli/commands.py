@@ -45,6 +45,7 @@ from tierfold.jobs.cli.options import (
     version_option,
 )
 from tierfold.jobs.cli.output import Output, ResultNotWritten, finish, print_lines
+from tierfold.jobs.cli.table_options import segments_option, table_options
 from tierfold.jobs.cli.usage_errors import OWN_PROCESS, Verbs, trace
 from tierfold.jobs.context.stopping import Stopped, stoppable
 from tierfold.jobs.spark.stderr_filter import chatter_hidden
@@ -69,6 +70,7 @@ def tierfold() -> None:
 
 @tierfold.command("plan")
 @tier_options
+@table_options("partition", "offsets", "segments", "bytes")
 @cluster_options
 @publish_options
 @replay_options
@@ -98,6 +100,7 @@ def plan_verb(partition_name: str | None, output: Output, **given: Any) -> None:
 
 @tierfold.command("compact")
 @tier_options
+@table_options("partition", "offsets", "segments", "bytes")
 @cluster_options
 @publish_options
 @replay_options
@@ -127,6 +130,8 @@ def compact_verb(output: Output, **given: Any) -> None:
 
 @tierfold.command("status")
 @tier_or_cluster_options
+@table_options("partition", "segments", "bytes", "offsets", "dirty", "clean-below", "epoch")
+@segments_option
 @replay_options
 def status_verb(output: Output, **given: Any) -> None:
     """Show each partition's live segments, how dirty they are, and what was replaced.
@@ -146,6 +151,9 @@ def status_verb(output: Output, **given: Any) -> None:
 
 @tierfold.command("verify")
 @tier_options
+@table_options(
+    *("partition", "segments", "batches", "records", "read", "index-entries", "keys-compared")
+)
 @cluster_options
 @clock_options
 @engine_options
@@ -235,7 +243,7 @@ def config_verb(topic: str, output: Output, **given: Any) -> None:
       tierfold config orders --bootstrap-server broker-1:9092 --set cleanup.policy=compact
     """
     from tierfold.jobs.api.topic_settings import topic_settings
-    from tierfold.jobs.reports.config_report import config_document, print_settings
+    from tierfold.jobs.reports.config_report import ConfigResult
     from tierfold.jobs.settings.beside_cluster import beside_cluster
     from tierfold.jobs.settings.remarks import remarks_on_topic
 
@@ -243,10 +251,7 @@ def config_verb(topic: str, output: Output, **given: Any) -> None:
     found, brokers = settings.effective(topic), beside_cluster(settings, topic)
     remarks = remarks_on_topic(settings, topic)
     remarks.log()
-    output.show(
-        lambda console: print_settings(console, topic, found, brokers),
-        lambda: config_document(topic, found, brokers, remarks),
-    )
+    output.show(ConfigResult(topic=topic, settings=found, brokers=brokers, remarks=remarks))
 
 
 for changing in (restore_verb, forget_verb, vacuum_verb, rebuild_verb):

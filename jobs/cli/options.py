@@ -14,7 +14,7 @@ import click
 
 from tierfold.jobs.api.keywords import CONFIG_VARIABLE
 from tierfold.jobs.cli.log_lines import level_option
-from tierfold.jobs.cli.output import document_option, output_option
+from tierfold.jobs.cli.output import document_option, json_option
 from tierfold.jobs.cli.sizes_and_durations import DURATION_MS, SIZE_BYTES
 from tierfold.jobs.context.timestamps import timestamp_ms_of
 
@@ -28,7 +28,7 @@ retirements to 1970, and the next `vacuum` would delete them without a grace per
 _DIGITS_MAX: Final = 100
 """Python refuses to parse numbers of thousands of digits."""
 
-_Verb = TypeVar("_Verb", bound=Callable[..., Any])
+Verb = TypeVar("Verb", bound=Callable[..., Any])
 
 
 class _Timestamp(click.ParamType[int]):
@@ -59,7 +59,7 @@ def _print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
         ctx.exit()
 
 
-def _together(*options: Callable[[Any], Any]) -> Callable[[_Verb], _Verb]:
+def together(*options: Callable[[Any], Any]) -> Callable[[Verb], Verb]:
     """Return a decorator that adds these options to a verb, shown in their order."""
     return lambda verb: functools.reduce(
         lambda wrapped, option: option(wrapped), reversed(options), verb
@@ -75,14 +75,14 @@ version_option: Final = click.option(
     help="Show the version and exit.",
 )
 
-output_options: Final = _together(
+output_options: Final = together(
     click.option(
         "--json",
         "output",
         is_flag=True,
         # First, as --document: so a usage error of another option is a document, too.
         is_eager=True,
-        callback=output_option,
+        callback=json_option,
         help="Print one JSON document on stdout.",
     ),
     click.option(
@@ -111,6 +111,7 @@ output_options: Final = _together(
     ),
 )
 
+
 _NOW_OPTION: Final = click.option(
     "--now",
     "now_ms",
@@ -119,12 +120,19 @@ _NOW_OPTION: Final = click.option(
     help="Decide as of this time: ISO 8601 (UTC without an offset) or epoch milliseconds.",
 )
 
-settings_options: Final = _together(
+settings_options: Final = together(
     click.option(
         "--config",
         type=click.Path(path_type=Path),
         metavar="FILE",
         help=f"Settings of brokers and topics, in TOML. Default: ${CONFIG_VARIABLE}.",
+    ),
+    click.option(
+        "--policy-from",
+        type=click.Path(path_type=Path),
+        metavar="FILE|FOLDER",
+        help="Settings of topics, from annotations such as tierfold.io/cleanup.policy of Strimzi's"
+        " KafkaTopic resources, in YAML.",
     ),
     click.option(
         "--set",
@@ -135,7 +143,7 @@ settings_options: Final = _together(
     ),
 )
 
-clock_options: Final = _together(_NOW_OPTION, settings_options)
+clock_options: Final = together(_NOW_OPTION, settings_options)
 """With these, a verb repeats the decisions of another run."""
 
 clock_is_right_option: Final = click.option(
@@ -146,7 +154,7 @@ clock_is_right_option: Final = click.option(
 )
 """A person's answer to a run that stopped."""
 
-replay_options: Final = _together(
+replay_options: Final = together(
     _NOW_OPTION,
     click.option(
         "--first-dirty",
@@ -166,7 +174,7 @@ encryption_key_option: Final = click.option(
     help="A key pair of an encrypted tier: PEM or JSON Web Key. Repeatable; the first encrypts.",
 )
 
-layout_options: Final = _together(
+layout_options: Final = together(
     click.option(
         "--layout",
         type=click.Choice(["aiven", "local"]),
@@ -187,7 +195,7 @@ layout_options: Final = _together(
 )
 """How a tier is laid out; the objects tell most of it."""
 
-_CATALOG_AND_LAYOUT: Final = _together(
+_CATALOG_AND_LAYOUT: Final = together(
     click.option(
         "--catalog",
         metavar="URI",
@@ -195,9 +203,9 @@ _CATALOG_AND_LAYOUT: Final = _together(
     ),
     layout_options,
 )
-catalog_options: Final = _together(click.argument("tier"), _CATALOG_AND_LAYOUT)
+catalog_options: Final = together(click.argument("tier"), _CATALOG_AND_LAYOUT)
 
-cluster_options: Final = _together(
+cluster_options: Final = together(
     click.option(
         "--bootstrap-server",
         metavar="HOST:PORT[,...]",
@@ -222,7 +230,7 @@ publish_option: Final = click.option(
 """Whether brokers learn of what the verb does."""
 
 
-def canary_option(text: str) -> Callable[[_Verb], _Verb]:
+def canary_option(text: str) -> Callable[[Verb], Verb]:
     """How much a canary reads; `text`: the help, which says when."""
     return click.option(
         "--canary",
@@ -239,7 +247,7 @@ canary_after_option: Final = canary_option(
 )
 """What a canary reads of what was published."""
 
-publish_options: Final = _together(
+publish_options: Final = together(
     publish_option,
     canary_after_option,
     click.option(
@@ -262,7 +270,7 @@ holes_option: Final = click.option(
 )
 """A person's decision, which the catalog's row keeps once the partition is claimed."""
 
-_SCOPE_OPTIONS: Final = _together(
+_SCOPE_OPTIONS: Final = together(
     click.option(
         "--topic", "topics", multiple=True, metavar="GLOB", help="Only these topics. Repeatable."
     ),
@@ -282,8 +290,8 @@ _SCOPE_OPTIONS: Final = _together(
     holes_option,
     output_options,
 )
-tier_options: Final = _together(catalog_options, _SCOPE_OPTIONS)
-tier_or_cluster_options: Final = _together(
+tier_options: Final = together(catalog_options, _SCOPE_OPTIONS)
+tier_or_cluster_options: Final = together(
     click.argument("tier", required=False),
     _CATALOG_AND_LAYOUT,
     _SCOPE_OPTIONS,
@@ -310,7 +318,7 @@ if_held_option: Final = click.option(
     " minutes. take-over: claim it, and discard what that run is doing to it.",
 )
 
-budget_options: Final = _together(
+budget_options: Final = together(
     click.option(
         "--max-partitions",
         type=click.IntRange(1),
@@ -327,7 +335,7 @@ budget_options: Final = _together(
 )
 """The limits of a run; the next run continues with the rest."""
 
-engine_options: Final = _together(
+engine_options: Final = together(
     click.option(
         "--engine",
         type=click.Choice(["spark", "local"]),

@@ -1,4 +1,4 @@
-"""Prints what a verb reports: tables for people, or one JSON document for programs.
+"""Prints what a verb reports: tables for people, CSV or one JSON document for programs.
 
 Results go to stdout; `log_lines` and `progress_bars` go to stderr.
 """
@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Callable, Iterable, MutableMapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import click
 from rich.console import Console
@@ -28,6 +29,7 @@ from tierfold.jobs.context.stopping import stop_silently, under_spark_submit
 
 if TYPE_CHECKING:
     from tierfold.jobs.reports.result import Result
+    from tierfold.jobs.reports.views import View
 
 WIDTH_WITHOUT_TERMINAL: Final = 120
 """Columns of a table that is written to a file or a pipe."""
@@ -41,6 +43,14 @@ LEVEL: Final = "jobs.level"
 _PLACE: Final = "jobs.document"
 """The key of the place that `--document` names."""
 
+_FORMAT: Final = "jobs.format"
+"""The key of the format that `-o` or `--json` names."""
+
+_VIEW: Final = "jobs.view"
+"""The key of what `--only`, `--sort` and `--segments` say, by their names."""
+
+FORMATS: Final = ("table", "wide", "csv", "json")
+
 
 class ResultNotWritten(Exception):
     """A verb has ended, and its result could not be written."""
@@ -52,6 +62,23 @@ class ResultNotWritten(Exception):
             " has committed stays; `tierfold status` and `tierfold history` show it"
         )
         self.exit_code = exit_code_of(outcome) or EXIT_NOT_WRITTEN
+
+
+class Shown(Protocol):
+    """The result of a verb, as `jobs.reports` makes it."""
+
+    @property
+    def outcome(self) -> str:
+        """Its most urgent outcome."""
+
+    def show(self, console: Console, view: View) -> None:
+        """Print the tables."""
+
+    def document(self, view: View) -> dict[str, Any]:
+        """Return the document."""
+
+    def columns(self) -> Mapping[str, tuple[str, ...]]:
+        """Return the columns of its table of partitions, with the fields that they show."""
 
 
 class Output:
@@ -76,29 +103,38 @@ class Output:
         """Whether nothing may be written to stderr."""
         return False
 
-    def show(
-        self,
-        print_tables: Callable[[Console], None],
-        document: Callable[[], dict[str, Any]],
-        outcome: str = "",
-    ) -> None:
+    @property
+    def view(self) -> View:
+        """What of a result is printed."""
+        from tierfold.jobs.reports.views import View
+
+        given = self._given.get(_VIEW, {})
+        return View(**given | {"sort": given.get("sort", "").replace("-", " ")})
+
+    def show(self, result: Shown) -> None:
         """Print one side of a result on stdout, and write its document where `--document` says.
 
         Raises ResultNotWritten, after it has tried both.
         """
         self.progress.stop()
         failures = [
-            *_failure_of(lambda: self._keep(document)),
-            *_failure_of(lambda: self._print(print_tables, document)),
+            *_failure_of(lambda: self._keep(lambda: result.document(self._whole))),
+            *_failure_of(lambda: self._print(result)),
         ]
         if failures:
-            raise ResultNotWritten("; ".join(failures), outcome)
+            raise ResultNotWritten("; ".join(failures), result.outcome)
 
-    def _print(
-        self, print_tables: Callable[[Console], None], _document: Callable[[], dict[str, Any]]
-    ) -> None:
+    @property
+    def _whole(self) -> View:
+        """A document for `--document` has all partitions, whatever is printed."""
+        return replace(self.view, only=(), sort="")
+
+    def _print(self, result: Shown) -> None:
         width = None if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL
-        print_tables(_StdoutConsole(file=sys.stdout, width=width, highlight=False))
+        self._print_tables(result, width)
+
+    def _print_tables(self, result: Shown, width: int | None) -> None:
+        result.show(_StdoutConsole(file=sys.stdout, width=width, highlight=False), self.view)
         sys.stdout.flush()
 
     def show_error(self, verb: str, error: TierfoldError | click.UsageError) -> None:
@@ -116,6 +152,30 @@ class Output:
             write_document(place, document())
 
 
+class _Wide(Output):
+    """Tables with all rows, none of them folded."""
+
+    @property
+    def view(self) -> View:
+        """See `Output`."""
+        return replace(super().view, is_wide=True)
+
+    def _print(self, result: Shown) -> None:
+        from tierfold.jobs.reports.tables import UNBOUNDED
+
+        self._print_tables(result, UNBOUNDED)
+
+
+class _Csv(Output):
+    """The table of partitions as CSV on stdout."""
+
+    def _print(self, result: Shown) -> None:
+        from tierfold.jobs.reports.views import csv_of
+
+        # Not click's echo of a text: a line ends with CR and LF.
+        click.echo(csv_of(result.document(self.view)["partitions"], result.columns()), nl=False)
+
+
 class Document(Output):
     """One JSON document on stdout."""
 
@@ -124,16 +184,17 @@ class Document(Output):
         """See `Output`: spark-submit merges stderr into stdout, which has only the document."""
         return under_spark_submit()
 
-    def _print(
-        self, _print_tables: Callable[[Console], None], document: Callable[[], dict[str, Any]]
-    ) -> None:
-        _print_json(document())
+    def _print(self, result: Shown) -> None:
+        _print_json(result.document(self.view))
 
     def show_error(self, verb: str, error: TierfoldError | click.UsageError) -> None:
         """See `Output`."""
         super().show_error(verb, error)
         if _failure_of(lambda: _print_json(_document_of_error(verb, error))):
             drop_output()
+
+
+_OUTPUTS: Final = dict(zip(FORMATS, (Output, _Wide, _Csv, Document), strict=True))
 
 
 class _StdoutConsole(Console):
@@ -153,17 +214,38 @@ def document_option(ctx: click.Context, _: click.Parameter, place: str | None) -
         ctx.meta[_PLACE] = place
 
 
-def output_option(ctx: click.Context, _: click.Parameter, value: bool) -> Output:  # noqa: FBT001
+def json_option(ctx: click.Context, _: click.Parameter, value: bool) -> Output:  # noqa: FBT001
     """The callback of `--json`: return the output, and keep it for an error that stops the verb."""
-    output = (Document if value else Output)(ctx.meta)
+    if value:
+        _choose(ctx, "json")
+    output = _OUTPUTS[ctx.meta.get(_FORMAT, FORMATS[0])](ctx.meta)
     if output.is_silent:
         stop_silently()
     ctx.meta[_OUTPUT] = output
     return output
 
 
+def format_option(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
+    """The callback of `-o`: keep the format. What is given is read before what is not."""
+    if value is not None:
+        _choose(ctx, value)
+
+
+def _choose(ctx: click.Context, name: str) -> None:
+    """Keep the format; raises UsageError if another one is chosen, too."""
+    if ctx.meta.setdefault(_FORMAT, name) != name:
+        chosen = ctx.meta[_FORMAT]
+        raise click.UsageError(f"Two formats are given, {chosen} and {name}: give one.", ctx)
+
+
+def view_option(ctx: click.Context, option: click.Parameter, value: object) -> None:
+    """The callback of `--only`, `--sort` and `--segments`: keep what is to be printed."""
+    if value:
+        ctx.meta.setdefault(_VIEW, {})[option.name] = value
+
+
 def output_of(ctx: click.Context) -> Output:
-    """Return the output that `--json` chose; tables if the verb has no such option."""
+    """Return the output that `-o` or `--json` chose; tables if the verb has no such option."""
     output: Output = ctx.meta.get(_OUTPUT) or Output(ctx.meta)
     return output
 
@@ -177,7 +259,7 @@ def print_lines(lines: Iterable[str]) -> None:
 
 def finish(output: Output, result: Result[Any]) -> None:
     """Print the result, and exit unless the exit code is 0."""
-    output.show(result.show, result.to_dict, result.outcome)
+    output.show(result)
     code = exit_code_of(result.outcome)
     if code:
         sys.exit(code)

@@ -1,6 +1,7 @@
 """reports: the result of each verb, as a JSON document and as tables.
 
     result           the value with both sides, which `jobs.cli.output` prints
+    views            which partitions are printed, and in which order; CSV
     tables           the parts that all tables share
     plan_report      the result of `plan` and `compact`
     explained_plan   the result of `plan --explain`, as a picture

@@ -58,6 +58,7 @@ def broker_entry(
             for state in _STATES
             for segment in view.in_state(state)
         ],
+        "differences": None if beside is None else _differences(beside),
         "last_record_offset": view.last_offset,
         "last_record_timestamp_ms": view.last_timestamp_ms,
         "read_only": [
@@ -69,6 +70,11 @@ def broker_entry(
     }
 
 
+def _differences(beside: BesideCatalog) -> dict[str, int]:
+    """How many segments differ in each way."""
+    return {name: len(ids) for name, ids in asdict(beside).items()}
+
+
 def _open_step(step: OpenStep) -> dict[str, Any]:
     """The step of publishing that is not done, with its reason."""
     purpose = step.purpose.value if isinstance(step, Send) else None
@@ -76,12 +82,12 @@ def _open_step(step: OpenStep) -> dict[str, Any]:
 
 
 def print_brokers(
-    console: Console, cluster: ClusterView, statuses: Sequence[PartitionStatus]
+    console: Console, cluster: ClusterView, statuses: Sequence[PartitionStatus], rows_max: int
 ) -> None:
     """Print what brokers have of the partitions."""
     rows = [(status, status.brokers) for status in statuses if status.brokers is not None]
     title = f"brokers of cluster {cluster.cluster_id}"
-    print_rows(console, title, _COLUMNS, rows)
+    print_rows(console, title, _COLUMNS, rows, rows_max=rows_max)
     _print_sentences(console, rows)
     read = counted(cluster.records, "record")
     console.print(f"{read} of the brokers' metadata topic replayed; nothing was sent.", style="dim")

@@ -19,6 +19,7 @@ from tierfold.jobs.reports.broker_report import broker_entry
 from tierfold.jobs.reports.plan_report import print_parts_verified
 from tierfold.jobs.reports.result import Result, fields, named_segment
 from tierfold.jobs.reports.tables import clean_below, exact_bytes, in_words, print_omitted
+from tierfold.jobs.reports.views import ALL, View
 from tierfold.jobs.verbs.forget import Forgot
 from tierfold.jobs.verbs.restore import Restored
 
@@ -41,7 +42,7 @@ class RestoreResult(Result[Restored]):
         """See `Result`."""
         return _restored_entry(partition)
 
-    def print_tables(self, console: Console) -> None:
+    def print_tables(self, console: Console, _view: View = ALL) -> None:
         """See `Result`."""
         for found in self.partitions:
             _print_restored(console, found)
@@ -159,7 +160,7 @@ class ForgetResult(Result[Forgot]):
         """See `Result`."""
         return _forgot_entry(partition)
 
-    def print_tables(self, console: Console) -> None:
+    def print_tables(self, console: Console, _view: View = ALL) -> None:
         """See `Result`."""
         for found in self.partitions:
             _print_forgot(console, found)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from rich.console import Console
 from rich.table import Table
@@ -12,37 +13,53 @@ from rich.text import Text
 from tierfold.compaction.model.redaction import printable
 from tierfold.jobs.pipeline.partition_report import OK
 from tierfold.jobs.reports.result import document_head
+from tierfold.jobs.reports.views import Columns, View
 from tierfold.jobs.settings.beside_cluster import ClusterSetting
 from tierfold.jobs.settings.remarks import Remarks
 from tierfold.jobs.settings.resolution import EffectiveSetting
 
 
-def config_document(
-    topic: str,
-    settings: Sequence[EffectiveSetting],
-    brokers: Sequence[ClusterSetting],
-    remarks: Remarks,
-) -> dict[str, Any]:
-    """Return the document; `brokers`: what the cluster has, empty if it was not asked."""
-    return {
-        **document_head("config"),
-        "outcome": OK,
-        "reason": "",
-        "warnings": [*remarks.warnings],
-        "notes": [*remarks.notes],
-        "topic": topic,
-        "settings": [each.as_json() for each in settings],
-        **({"brokers": [each.as_json() for each in brokers]} if brokers else {}),
-    }
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigResult:
+    """Every setting of a topic, and where its value comes from."""
+
+    topic: str
+    settings: Sequence[EffectiveSetting]
+    brokers: Sequence[ClusterSetting]
+    """What the cluster has; empty: it was not asked."""
+    remarks: Remarks
+
+    outcome: ClassVar[str] = OK
+
+    def document(self, _view: View) -> dict[str, Any]:
+        """Return the document."""
+        brokers = [each.as_json() for each in self.brokers]
+        return {
+            **document_head("config"),
+            "outcome": OK,
+            "reason": "",
+            "warnings": [*self.remarks.warnings],
+            "notes": [*self.remarks.notes],
+            "topic": self.topic,
+            "settings": [each.as_json() for each in self.settings],
+            **({"brokers": brokers} if brokers else {}),
+        }
+
+    def columns(self) -> Columns:
+        """Return none: there is no table of partitions."""
+        return {}
+
+    def show(self, console: Console, _view: View) -> None:
+        """Print the settings, and below them what brokers have, if they were asked."""
+        _print_settings(console, self.topic, self.settings, self.brokers)
 
 
-def print_settings(
+def _print_settings(
     console: Console,
     topic: str,
     settings: Sequence[EffectiveSetting],
     brokers: Sequence[ClusterSetting],
 ) -> None:
-    """Print the settings, and below them what brokers have, if they were asked."""
     table = Table(title=f"settings of {topic}", title_justify="left")
     table.add_column("setting", no_wrap=True)
     table.add_column("value", justify="right", overflow="fold")

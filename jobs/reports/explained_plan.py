@@ -32,7 +32,9 @@ from tierfold.compaction.planning.regions import Regions
 from tierfold.jobs.context.publishing_settings import Publishing
 from tierfold.jobs.context.timestamps import timestamp_text
 from tierfold.jobs.pipeline.partition_report import max_compaction_delay_secs
+from tierfold.jobs.reports.plan_report import FIELDS
 from tierfold.jobs.reports.result import Result, fields, named_segment
+from tierfold.jobs.reports.views import ALL, Columns, View
 from tierfold.jobs.verbs.plan import Explained
 
 ROWS_MAX: Final = 40
@@ -71,7 +73,11 @@ class ExplainResult(Result[Explained]):
             "publishing": self.publishing.value,
         }
 
-    def print_tables(self, console: Console) -> None:
+    def columns(self) -> Columns:
+        """See `Result`."""
+        return FIELDS
+
+    def print_tables(self, console: Console, _view: View = ALL) -> None:
         """See `Result`."""
         for found in self.partitions:
             print_explained(console, found)

@@ -14,6 +14,7 @@ from tierfold.compaction.commits.history import Event
 from tierfold.jobs.context.timestamps import timestamp_text
 from tierfold.jobs.reports.result import Result, concluded, fields
 from tierfold.jobs.reports.tables import Cells, clean_below, width_of
+from tierfold.jobs.reports.views import ALL, View
 from tierfold.jobs.verbs.history import HistoryLine, PartitionHistory
 
 
@@ -32,7 +33,7 @@ class HistoryResult(Result[PartitionHistory]):
             "history": [_entry(line) for line in partition.lines],
         }
 
-    def print_tables(self, console: Console) -> None:
+    def print_tables(self, console: Console, _view: View = ALL) -> None:
         """See `Result`."""
         for found in self.partitions:
             _print_history(console, found)

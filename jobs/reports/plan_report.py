@@ -49,6 +49,7 @@ from tierfold.jobs.reports.tables import (
     sentences,
     styled,
 )
+from tierfold.jobs.reports.views import ALL, Columns, View
 
 _AS_DONE: Final = (
     COMPACTED,
@@ -91,9 +92,34 @@ class PlanResult(Result[PartitionReport]):
             "publishing": self.publishing.value,
         }
 
-    def print_tables(self, console: Console) -> None:
+    def columns(self) -> Columns:
         """See `Result`."""
-        print_reports(console, self.partitions, self.verb, self.started_at_ms)
+        return FIELDS
+
+    @property
+    def title(self) -> str:
+        """The title of the table."""
+        return self.verb
+
+    def print_tables(self, console: Console, view: View = ALL) -> None:
+        """See `Result`.
+
+        Outcomes that need a person come first; within an outcome, the order is that of the work.
+        """
+        if not self.partitions:
+            console.print(NO_PARTITIONS)
+            return
+        rows = self.shown(view)
+        if not view.sort:
+            rows.sort(key=_precedence, reverse=True)
+            rows.sort(key=lambda report: URGENCY.index(report.outcome))
+        print_rows(console, self.title, _COLUMNS, rows, rows_max=view.rows_max)
+        print_refusals(console, rows, of_all=len(self.partitions))
+        _print_totals(console, self.partitions)
+        print_holders(console, rows)
+        _print_superseded(console, self.partitions)
+        print_publishing(console, self.partitions, self.started_at_ms)
+        _print_late(console, self.partitions)
 
 
 class CompactResult(PlanResult):
@@ -107,37 +133,13 @@ class CompactResult(PlanResult):
         """See `Result`: also what no commit has made live."""
         return partition.bytes_written
 
-    def print_tables(self, console: Console) -> None:
-        """See `Result`."""
-        title = f"run {self.run_id}" if self.run_id else self._unchanged
-        print_reports(console, self.partitions, title, self.started_at_ms)
-
     @property
-    def _unchanged(self) -> str:
+    def title(self) -> str:
+        """See `PlanResult`."""
+        if self.run_id:
+            return f"run {self.run_id}"
         is_planned = any(one.outcome == PLANNED for one in self.partitions)
         return NOT_PUBLISHED if self.publishing is Publishing.OFF and not is_planned else DRY_RUN
-
-
-def print_reports(
-    console: Console, reports: Sequence[PartitionReport], title: str, now_ms: int
-) -> None:
-    """Print the summary of `plan` or `compact`; outcomes that need a person come first.
-
-    Within an outcome, the order is that of the work. `now_ms`: brokers' local copies that last
-    until then are gone.
-    """
-    if not reports:
-        console.print(NO_PARTITIONS)
-        return
-    by_work = sorted(sorted(reports, key=lambda report: report.key), key=_precedence, reverse=True)
-    ordered = sorted(by_work, key=lambda report: URGENCY.index(report.outcome))
-    print_rows(console, title, _COLUMNS, ordered)
-    print_refusals(console, reports)
-    _print_totals(console, reports)
-    print_holders(console, reports)
-    _print_superseded(console, reports)
-    print_publishing(console, reports, now_ms)
-    _print_late(console, reports)
 
 
 def _precedence(report: PartitionReport) -> tuple[Fraction, Fraction]:
@@ -177,6 +179,17 @@ _COLUMNS: Final[Sequence[Column[PartitionReport]]] = (
 )
 
 
+FIELDS: Final[Columns] = {
+    "partition": ("topic", "partition"),
+    "outcome": ("outcome",),
+    "offsets": ("first_dirty", "next_offset"),
+    "segments": ("segments_in", "segments_out"),
+    "bytes": ("bytes_in", "bytes_out"),
+    "why": ("reason", "notes"),
+}
+"""The fields of an entry that the columns show."""
+
+
 def _shown(report: PartitionReport) -> str:
     return see_below(report, shown_reason(report))
 
@@ -190,7 +203,7 @@ def _print_totals(console: Console, reports: Sequence[PartitionReport]) -> None:
             " To refuse a partition with more than N of them, set compact.keyless.max=N.",
             style="dim",
         )
-    console.print(outcomes_line(outcomes, _AS_DONE))
+    console.print(outcomes_line(outcomes, _AS_DONE) + _planned(reports))
     done = [report for report in reports if report.outcome == COMPACTED]
     if not done:
         if set(outcomes) == {NOTHING_TO_DO}:
@@ -218,6 +231,19 @@ def _print_totals(console: Console, reports: Sequence[PartitionReport]) -> None:
             f" {'was' if read_once == 1 else 'were'} read once; {decimal(bytes_read)} read in all."
         )
     print_parts_verified(console, sum((report.parts_verified for report in done), VerifiedParts()))
+
+
+def _planned(reports: Sequence[PartitionReport]) -> str:
+    """What all plans together replace, as a sentence; of one alone, its row says it."""
+    planned = [report for report in reports if report.outcome == PLANNED]
+    if len(planned) == 1 or not any(report.segments_in for report in planned):
+        return ""
+    names = ("segments_in", "segments_out", "bytes_in", "bytes_out")
+    segments_in, segments_out, bytes_in, bytes_out = (
+        sum(getattr(report, name) for report in planned) for name in names
+    )
+    segments = f"{counted(segments_in, 'segment')} → {spaced(segments_out)}"
+    return f" Planned: {segments}, {decimal(bytes_in)} → ~ {decimal(bytes_out)}."
 
 
 def print_parts_verified(console: Console, verified: VerifiedParts) -> None:

@@ -23,6 +23,7 @@ from tierfold.jobs.context.publishing_settings import Publishing
 from tierfold.jobs.pipeline.partition_report import PLANNED, PUBLISHED
 from tierfold.jobs.reports.result import Result, concluded, fields
 from tierfold.jobs.reports.tables import NO_PARTITIONS, exact_bytes, in_words
+from tierfold.jobs.reports.views import ALL, View
 from tierfold.jobs.verbs.rebuild import Rebuilt
 
 _CREATED_AGAIN: Final = (
@@ -61,7 +62,7 @@ class RebuildResult(Result[Rebuilt]):
         """See `Result`."""
         return {"publishing": self.publishing.value}
 
-    def print_tables(self, console: Console) -> None:
+    def print_tables(self, console: Console, _view: View = ALL) -> None:
         """See `Result`."""
         if not self.partitions:
             console.print(NO_PARTITIONS)

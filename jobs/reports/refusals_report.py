@@ -37,20 +37,19 @@ def see_below(partition: Refusable, otherwise: str) -> str:
     return f"see below: {codes}" if codes else otherwise
 
 
-def print_refusals(console: Console, partitions: Sequence[Refusable]) -> None:
+def print_refusals(console: Console, partitions: Sequence[Refusable], *, of_all: int) -> None:
     """Print each refusal on a line that is not folded, so that its commands can be pasted.
 
-    Those that stop most come first.
+    Those that stop most come first. `of_all`: how many partitions the result has.
     """
-    lines = list(refusal_lines(partitions))
+    lines = list(refusal_lines(partitions, of_all))
     for line in lines[:ROWS_MAX]:
         console.print(Text(printable(line), style="red"), soft_wrap=True)
     print_omitted(console, len(lines) - ROWS_MAX)
 
 
-def refusal_lines(partitions: Sequence[Refusable]) -> Iterator[str]:
+def refusal_lines(partitions: Sequence[Refusable], of_all: int) -> Iterator[str]:
     """Yield a line for each refusal, with the partitions that it stops."""
-    count = len(partitions)
     stopped: dict[RefusalPart, list[PartitionKey]] = defaultdict(list)
     for partition in sorted(partitions, key=lambda partition: partition.key):
         for part in dict.fromkeys(partition.refusals):
@@ -61,7 +60,7 @@ def refusal_lines(partitions: Sequence[Refusable]) -> Iterator[str]:
         mended[part.remedy, tuple(keys)].append(part)
     for (remedy, those), parts in sorted(mended.items(), key=lambda item: -len(item[0][1])):
         details = "; ".join(f"{part.detail.rstrip('.')} [{part.code}]" for part in parts)
-        yield f"{in_short(those, count)}: {details}. {remedy}".rstrip()
+        yield f"{in_short(those, of_all)}: {details}. {remedy}".rstrip()
 
 
 def in_short(keys: Sequence[PartitionKey], of_all: int) -> str:

@@ -35,11 +35,12 @@ from tierfold.jobs.pipeline.partition_report import (
     VACUUMED,
 )
 from tierfold.jobs.reports.request_report import Spent
+from tierfold.jobs.reports.views import ALL, Columns, View
 
 if TYPE_CHECKING:
     import pandas as pd
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 """Of the JSON document; a field that changes its meaning, or goes, raises it."""
 
 BAD_SETTINGS: Final = "bad_settings"
@@ -181,8 +182,12 @@ class Result(ABC, Generic[_Partition]):
         # In some results, the report is only a part of what is said of the partition.
         return sum(getattr(getattr(one, "report", one), name, 0) for one in moved)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the document that `--json` prints."""
+    def to_dict(self, *, segments: bool = False) -> dict[str, Any]:
+        """Return the document that `-o json` prints; `segments`: with its lists of segments."""
+        return self.document(View(has_segments=segments))
+
+    def document(self, view: View) -> dict[str, Any]:
+        """Return the document with the partitions that the view shows."""
         about = {
             **document_head(self.verb),
             "tier": self.tier or None,
@@ -193,9 +198,11 @@ class Result(ABC, Generic[_Partition]):
             "notes": [*self.notes],
             **fields(self, "started_at_ms", "finished_at_ms", "duration_ms"),
             "totals": self._totals(),
+            **({"only": [*view.only]} if view.only else {}),
         }
-        entries = {"partitions": [_with_lists(self.entry(one)) for one in self.partitions]}
-        document = about | self.details() | entries
+        shown = self.shown(view)
+        entries = map(self.entry if view.has_segments else self.without_segments, shown)
+        document = about | self.details() | {"partitions": list(map(_with_lists, entries))}
         if self.spent is not None:
             document["requests"] = self.spent.entry(self._compacted_bytes)
         return document
@@ -212,9 +219,11 @@ class Result(ABC, Generic[_Partition]):
 
         return pd.json_normalize(self.to_dict()["partitions"])
 
-    def show(self, console: Console) -> None:
+    def show(self, console: Console, view: View = ALL) -> None:
         """Print the tables; below them the time, the stored bytes and the requests."""
-        self.print_tables(console)
+        self.print_tables(console, view)
+        if left_out := view.line(len(self.shown(view)), len(self.partitions)):
+            console.print(left_out)
         if self.duration_ms:
             console.print(f"Took {duration(self.duration_ms)}.{self._stored}", style="dim")
         if self.spent is not None:
@@ -230,16 +239,29 @@ class Result(ABC, Generic[_Partition]):
         partitions = counted(len(self.partitions), "partition")
         return f" All objects of {partitions}: {decimal(before)}{changed}."
 
+    def shown(self, view: View) -> list[_Partition]:
+        """Return the partitions that the view shows, by topic and number unless it orders them."""
+        columns = self.columns()
+        return view.selected(self.partitions, self.without_segments, columns, OF_PARTITIONS)
+
     @abstractmethod
     def entry(self, partition: _Partition) -> dict[str, Any]:
         """Return the partition's entry in the document."""
+
+    def without_segments(self, partition: _Partition) -> dict[str, Any]:
+        """Return its entry without the lists of segments that a document has only on demand."""
+        return self.entry(partition)
+
+    def columns(self) -> Columns:
+        """Return the columns of the verb's table of partitions; empty: it prints none."""
+        return {}
 
     def details(self) -> dict[str, Any]:
         """Return what else the verb says of all partitions together."""
         return {}
 
     @abstractmethod
-    def print_tables(self, console: Console) -> None:
+    def print_tables(self, console: Console, view: View = ALL) -> None:
         """Print the tables, for people."""
 
     def __repr__(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -15,7 +15,9 @@ from tierfold.compaction.model.redaction import printable
 from tierfold.compaction.model.segments import RetiredSegment, Segment
 from tierfold.compaction.model.spared_bytes import spared_sum
 from tierfold.compaction.model.wording import counted, spaced
+from tierfold.compaction.planning.eligibility import DirtyRatio
 from tierfold.jobs.context.timestamps import timestamp_text
+from tierfold.jobs.pipeline.partition_report import OK, REFUSED
 from tierfold.jobs.reports.broker_report import broker_entry, cluster_entry, print_brokers
 from tierfold.jobs.reports.refusals_report import print_refusals
 from tierfold.jobs.reports.result import Result, concluded, fields, named_segment
@@ -24,8 +26,10 @@ from tierfold.jobs.reports.tables import (
     Column,
     clean_below,
     offsets,
+    outcomes_line,
     print_rows,
 )
+from tierfold.jobs.reports.views import ALL, Columns, View
 from tierfold.jobs.verbs.status import PartitionStatus
 
 NO_PARTITIONS_TIERED: Final = "No partitions: these brokers have tiered nothing that matches."
@@ -48,14 +52,34 @@ class StatusResult(Result[PartitionStatus]):
         """See `Result`."""
         return {} if self.cluster is None else {"cluster": cluster_entry(self.cluster)}
 
-    def print_tables(self, console: Console) -> None:
+    def without_segments(self, partition: PartitionStatus) -> dict[str, Any]:
         """See `Result`."""
+        entry = self.entry(partition)
+        for name in _LISTS:
+            del entry[name]
+        for name in _LISTS_OF_BROKERS if "brokers" in entry else ():
+            del entry["brokers"][name]
+        return entry
+
+    def columns(self) -> Columns:
+        """See `Result`."""
+        if not self.tier:
+            return OF_BROKERS
+        return FIELDS if self.cluster is None else {**FIELDS, "brokers": _ALL_OF_BROKERS}
+
+    def print_tables(self, console: Console, view: View = ALL) -> None:
+        """See `Result`."""
+        shown, of_all = self.shown(view), len(self.partitions)
+        if not of_all:
+            console.print(NO_PARTITIONS if self.tier else NO_PARTITIONS_TIERED)
+            return
         if self.tier:
-            _print_status(console, self.partitions)
-        if self.cluster is not None and self.partitions:
-            print_brokers(console, self.cluster, self.partitions)
-        elif not self.tier:
-            console.print(NO_PARTITIONS_TIERED)
+            rows = shown if view.sort else sorted(shown, key=lambda status: not status.refusal)
+            print_rows(console, "status", _COLUMNS, rows, rows_max=view.rows_max)
+            print_refusals(console, shown, of_all=of_all)
+            console.print(_total(self.partitions), soft_wrap=True)
+        if self.cluster is not None:
+            print_brokers(console, self.cluster, shown, view.rows_max)
 
 
 def _entry(status: PartitionStatus) -> dict[str, Any]:
@@ -69,6 +93,7 @@ def _own_entry(status: PartitionStatus) -> dict[str, Any]:
     """What the tier and the catalog have."""
     view, row, ratio = status.view, status.row, status.ratio
     orphans, set_apart = ((), ()) if view is None else (view.orphans, view.set_apart)
+    live, retired = status.segments, () if row is None else row.retired
     return {
         **concluded(status, () if view is None else view.notes, status.refusals),
         "epoch": status.epoch,
@@ -76,13 +101,21 @@ def _own_entry(status: PartitionStatus) -> dict[str, Any]:
         "committed_at_ms": None if row is None else row.committed_at_ms,
         "cleaner_offset": status.cleaner_offset,
         "log_start_offset": status.log_start_offset,
+        "next_offset": live[-1].next_offset if live else None,
+        "live_segments": len(live),
+        "live_bytes": sum(segment.size_bytes for segment in live),
         "spared_bytes": 0 if row is None else spared_sum(row.spared),
         "clean_bytes": None if ratio is None else ratio.clean_bytes,
         "cleanable_bytes": None if ratio is None else ratio.cleanable_bytes,
-        "segments": list(map(_live, status.segments, status.logs)),
-        "retired": [] if row is None else list(map(_retired, row.retired)),
-        "orphans": [orphan.segment_id for orphan in orphans],
+        "dirty_ratio": _dirty_ratio(ratio),
+        "retired_segments": len(retired),
+        "retired_bytes": sum(one.segment.size_bytes for one in retired),
+        "orphan_segments": len(orphans),
         "orphan_bytes": sum(orphan.size_bytes for orphan in orphans),
+        "out_of_lineage_segments": len(set_apart),
+        "segments": list(map(_live, live, status.logs)),
+        "retired": list(map(_retired, retired)),
+        "orphans": [orphan.segment_id for orphan in orphans],
         "out_of_lineage": [segment.segment_id for segment in set_apart],
     }
 
@@ -103,13 +136,30 @@ def _retired(retired: RetiredSegment) -> dict[str, Any]:
     return named_segment(retired.segment) | fields(retired, *names)
 
 
-def _print_status(console: Console, partitions: Sequence[PartitionStatus]) -> None:
-    if not partitions:
-        console.print(NO_PARTITIONS)
-        return
-    ordered = sorted(partitions, key=lambda status: (not status.refusal, status.key))
-    print_rows(console, "status", _COLUMNS, ordered)
-    print_refusals(console, partitions)
+def _dirty_ratio(ratio: DirtyRatio | None) -> float | None:
+    """None: the partition was not inspected, or is empty."""
+    if ratio is None or not ratio.total_bytes:
+        return None
+    return ratio.cleanable_bytes / ratio.total_bytes
+
+
+def _total(partitions: Sequence[PartitionStatus]) -> str:
+    """All partitions together, in one line."""
+    rows = [status.row for status in partitions if status.row is not None]
+    live = [segment for status in partitions for segment in status.segments]
+    retired = [one.segment for row in rows for one in row.retired]
+    ratios = [status.ratio for status in partitions if status.ratio is not None]
+    line = outcomes_line([status.outcome for status in partitions], (OK, REFUSED))
+    line += f" {counted(len(live), 'live segment')}, {_size(live)}"
+    if ratios:
+        line += f"; {decimal(sum(ratio.cleanable_bytes for ratio in ratios))} dirty"
+    if retired:
+        line += f"; {counted(len(retired), 'retired segment')}, {_size(retired)}"
+    return f"{line}."
+
+
+def _size(segments: Iterable[Segment]) -> str:
+    return decimal(sum(segment.size_bytes for segment in segments))
 
 
 def _range(status: PartitionStatus) -> str:
@@ -151,6 +201,20 @@ def _beside_live(status: PartitionStatus) -> Iterator[str]:
         yield f"claimed by run {row.owner_run}, last commit at {last}"
 
 
+_LISTS: Final = ("segments", "retired", "orphans", "out_of_lineage")
+"""The fields of an entry that list segments."""
+
+_LISTS_OF_BROKERS: Final = ("segments", "beside_catalog")
+
+_ALL_OF_BROKERS: Final = (
+    "brokers.states.COPY_STARTED.segments",
+    "brokers.states.COPY_FINISHED.segments",
+    "brokers.states.COPY_FINISHED.bytes",
+    "brokers.states.DELETE_STARTED.segments",
+    "brokers.offsets.log_start",
+    "brokers.offsets.high_watermark",
+)
+
 _COLUMNS: Final[Sequence[Column[PartitionStatus]]] = (
     ("partition", "left", lambda status: str(status.key)),
     ("segments", "right", lambda status: spaced(len(status.segments))),
@@ -161,3 +225,26 @@ _COLUMNS: Final[Sequence[Column[PartitionStatus]]] = (
     ("epoch", "right", lambda status: str(status.epoch)),
     ("remarks", "left", _remarks),
 )
+
+FIELDS: Final[Columns] = {
+    "partition": ("topic", "partition"),
+    "segments": ("live_segments",),
+    "bytes": ("live_bytes",),
+    "offsets": ("log_start_offset", "next_offset"),
+    "dirty": ("dirty_ratio", "clean_bytes", "cleanable_bytes"),
+    "clean below": ("cleaner_offset",),
+    "epoch": ("epoch",),
+    "remarks": (
+        *("retired_segments", "retired_bytes", "orphan_segments", "orphan_bytes"),
+        *("out_of_lineage_segments", "spared_bytes", "owner_run", "reason", "notes"),
+    ),
+}
+"""The fields of an entry that the columns show."""
+
+OF_BROKERS: Final[Columns] = {
+    **dict.fromkeys(FIELDS, ()),
+    "segments": ("brokers.states.COPY_FINISHED.segments",),
+    "bytes": ("brokers.states.COPY_FINISHED.bytes",),
+    "remarks": (*_ALL_OF_BROKERS, "reason", "notes"),
+}
+"""The same without a tier."""

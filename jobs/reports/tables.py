@@ -65,15 +65,22 @@ SENTENCE_COLUMNS: Final = 28
 
 
 def print_rows(
-    console: Console, title: str, columns: Sequence[Column[_Row]], rows: Sequence[_Row]
+    console: Console,
+    title: str,
+    columns: Sequence[Column[_Row]],
+    rows: Sequence[_Row],
+    *,
+    rows_max: int = ROWS_MAX,
 ) -> None:
-    """Print a table of the first rows, and the number of rows left out.
+    """Print a table of the first rows, and the number of rows left out; nothing without rows.
 
     The last column holds sentences. No other column is ever cut or folded, because the next command
     may need its content: in a terminal too narrow for the table, each row is a line of text
     instead.
     """
-    cells = [[cell(row) for _, _, cell in columns] for row in rows[:ROWS_MAX]]
+    if not rows:
+        return
+    cells = [[cell(row) for _, _, cell in columns] for row in rows[:rows_max]]
     name = columns[-1][0]
     bare, whole = _unfolded(title, columns[:-1]), _unfolded(title, columns[:-1])
     whole.add_column(name, overflow="fold")
@@ -86,7 +93,7 @@ def print_rows(
         console.print(whole)
     else:
         _print_narrow(console, bare, [column[0] for column in columns], cells)
-    print_omitted(console, len(rows) - ROWS_MAX)
+    print_omitted(console, len(rows) - rows_max)
 
 
 def _print_narrow(

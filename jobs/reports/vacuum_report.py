@@ -29,6 +29,7 @@ from tierfold.jobs.reports.tables import (
     sentences,
     styled,
 )
+from tierfold.jobs.reports.views import ALL, Columns, View
 from tierfold.jobs.verbs.vacuum_outcome import DeletionCandidate, Kind, PartitionVacuum
 
 _OF_BROKERS: Final = ("events_planned", "events_sent", "log_start_moved")
@@ -62,9 +63,29 @@ class VacuumResult(Result[PartitionVacuum]):
         """See `Result`."""
         return {"catalog_files": self.catalog_files}
 
-    def print_tables(self, console: Console) -> None:
+    def columns(self) -> Columns:
         """See `Result`."""
-        _print_vacuum(console, self.partitions, self.catalog_files, self.run_id)
+        return FIELDS
+
+    def print_tables(self, console: Console, view: View = ALL) -> None:
+        """See `Result`: a dry run also lists the objects."""
+        if self.partitions:
+            rows = self.shown(view)
+            if not view.sort:
+                rows.sort(key=lambda report: (URGENCY.index(report.outcome), report.key))
+            columns = _WITH_EVENTS if any(map(_events, self.partitions)) else _COLUMNS
+            title = f"run {self.run_id}" if self.run_id else DRY_RUN
+            print_rows(console, title, columns, rows, rows_max=view.rows_max)
+            print_refusals(console, rows, of_all=len(self.partitions))
+            _print_objects(console, rows)
+            console.print(_totals(self.partitions))
+            print_holders(console, rows)
+        else:
+            console.print(NO_PARTITIONS)
+        if self.catalog_files:
+            files = counted(self.catalog_files, "file")
+            done = "deleted" if self.run_id else "to delete"
+            console.print(f"{files} of the catalog, no longer needed: {done}.")
 
 
 def _entry(report: PartitionVacuum) -> dict[str, Any]:
@@ -78,7 +99,9 @@ def _entry(report: PartitionVacuum) -> dict[str, Any]:
             named_segment(expired.segment, "max_timestamp_ms") | {"reason": expired.reason}
             for expired in report.expiring
         ],
+        "expired_segments": len(report.deletion.expired),
         "objects": [entry for one in report.candidates for entry in _objects(one)],
+        "object_count": report.objects,
         "object_bytes": report.size_bytes,
     }
 
@@ -89,29 +112,12 @@ def _objects(candidate: DeletionCandidate) -> Iterator[dict[str, Any]]:
         yield {"object": key, "size_bytes": size_bytes, **found}
 
 
-def _print_vacuum(
-    console: Console, reports: Sequence[PartitionVacuum], catalog_files: int, run: str
-) -> None:
-    """Print the summary; a dry run also lists the objects."""
-    if reports:
-        ordered = sorted(reports, key=lambda report: (URGENCY.index(report.outcome), report.key))
-        title = f"run {run}" if run else DRY_RUN
-        has_events = any(map(_events, reports))
-        print_rows(console, title, _WITH_EVENTS if has_events else _COLUMNS, ordered)
-        print_refusals(console, reports)
-        planned = [report for report in ordered if report.outcome == PLANNED]
-        lines = [line for report in planned for line in _lines(report)]
-        for line in lines[:LINES_MAX]:
-            console.print(Text(printable(line)), soft_wrap=True)
-        print_omitted(console, len(lines) - LINES_MAX)
-        console.print(_totals(reports))
-        print_holders(console, reports)
-    else:
-        console.print(NO_PARTITIONS)
-    if catalog_files:
-        files = counted(catalog_files, "file")
-        done = "deleted" if run else "to delete"
-        console.print(f"{files} of the catalog, no longer needed: {done}.")
+def _print_objects(console: Console, reports: Sequence[PartitionVacuum]) -> None:
+    planned = [report for report in reports if report.outcome == PLANNED]
+    lines = [line for report in planned for line in _lines(report)]
+    for line in lines[:LINES_MAX]:
+        console.print(Text(printable(line)), soft_wrap=True)
+    print_omitted(console, len(lines) - LINES_MAX)
 
 
 def _kinds(report: PartitionVacuum) -> str:
@@ -141,6 +147,18 @@ _COLUMNS: Final[Sequence[Column[PartitionVacuum]]] = (
     ("log start", "right", _log_start),
     ("why", "left", lambda report: sentences(_shown(report), report.notes)),
 )
+
+
+FIELDS: Final[Columns] = {
+    "partition": ("topic", "partition"),
+    "outcome": ("outcome",),
+    "expiring": ("expired_segments",),
+    "objects": ("object_count",),
+    "bytes": ("object_bytes",),
+    "log start": ("log_start_offset",),
+    "why": ("reason", "notes"),
+}
+"""The fields of an entry that the columns show."""
 
 
 def _events(report: PartitionVacuum) -> int:

@@ -24,7 +24,8 @@ from tierfold.jobs.reports.refusals_report import (
     see_below,
 )
 from tierfold.jobs.reports.result import Result, concluded, fields
-from tierfold.jobs.reports.tables import NO_PARTITIONS, ROWS_MAX, Column, of_markers, print_rows
+from tierfold.jobs.reports.tables import NO_PARTITIONS, Column, of_markers, print_rows
+from tierfold.jobs.reports.views import ALL, Columns, View
 from tierfold.jobs.verbs.verified import Verified
 
 _NOT_LISTED: Final = frozenset({"key", "notes", "left", "refusal"})
@@ -46,29 +47,36 @@ class VerifyResult(Result[Verified]):
             entry["second_opinion"] = fields(partition.second_opinion, "keys", "differing", "late")
         return concluded(partition, partition.notes, partition.refusals) | entry
 
-    def print_tables(self, console: Console) -> None:
+    def columns(self) -> Columns:
         """See `Result`."""
-        print_verified(console, self.partitions)
+        return FIELDS
+
+    def print_tables(self, console: Console, view: View = ALL) -> None:
+        """See `Result`: corrupt partitions come first, then refused ones."""
+        if not self.partitions:
+            console.print(NO_PARTITIONS)
+            return
+        shown = self.shown(view)
+        rows = shown if view.sort else sorted(shown, key=_urgency)
+        _print_verified(console, rows, len(self.partitions), view.rows_max)
+        for line in _totals(self.partitions):
+            console.print(line, soft_wrap=True)
 
 
-def print_verified(console: Console, partitions: Sequence[Verified]) -> None:
-    """Print the summary of `verify`; corrupt partitions come first, then refused ones."""
-    if not partitions:
-        console.print(NO_PARTITIONS)
-        return
-    ordered = sorted(partitions, key=_urgency)
-    shared = _shared_notes(partitions)
-    print_rows(console, "verify", _COLUMNS, [_without(verified, shared) for verified in ordered])
-    for verified in ordered[:ROWS_MAX]:
+def _print_verified(
+    console: Console, rows: Sequence[Verified], of_all: int, rows_max: int
+) -> None:
+    shared = _shared_notes(rows)
+    cut = [_without(verified, shared) for verified in rows]
+    print_rows(console, "verify", _COLUMNS, cut, rows_max=rows_max)
+    for verified in rows[:rows_max]:
         for corruption in verified.corruptions:
             sentence = printable(f"{verified.key}: {corruption}")
             console.print(Text(sentence, style="red"), soft_wrap=True)
-    print_refusals(console, partitions)
+    print_refusals(console, rows, of_all=of_all)
     for note, keys in shared.items():
-        sentence = printable(f"{in_short(keys, len(partitions))}: {note}")
+        sentence = printable(f"{in_short(keys, of_all)}: {note}")
         console.print(Text(sentence, style="dim"), soft_wrap=True)
-    for line in _totals(partitions):
-        console.print(line, soft_wrap=True)
 
 
 def _shared_notes(partitions: Sequence[Verified]) -> dict[str, list[PartitionKey]]:
@@ -116,6 +124,18 @@ _COLUMNS: Final[Sequence[Column[Verified]]] = (
     ("keys compared", "right", _count("keys_compared")),
     ("result", "left", _conclusion),
 )
+
+FIELDS: Final[Columns] = {
+    "partition": ("topic", "partition"),
+    "segments": ("segments",),
+    "batches": ("batches",),
+    "records": ("records",),
+    "read": ("bytes_read",),
+    "index entries": ("index_entries",),
+    "keys compared": ("keys_compared",),
+    "result": ("corruptions", "reason", "notes"),
+}
+"""The fields of an entry that the columns show."""
 
 
 def _totals(partitions: Sequence[Verified]) -> Iterator[Text]:

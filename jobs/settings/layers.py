@@ -142,7 +142,7 @@ def config_of_toml(toml: str, *, where: str) -> Given:
     except (ValueError, RecursionError) as error:
         # From None: a log that shows causes would quote the text.
         raise BadSettings(
-            f"not TOML: {_QUOTED.sub('…', str(error))}",
+            f"not TOML: {without_quotes(str(error))}",
             where=where,
             remedy='Write one "NAME" = VALUE per line.',
         ) from None
@@ -178,6 +178,11 @@ def config_of_toml(toml: str, *, where: str) -> Given:
         layout=layout_of_table(_table(document.get("layout", {}), layout), layout),
         cluster=cluster_of_table(of_cluster, cluster),
     )
+
+
+def without_quotes(text: str) -> str:
+    """Return a parser's message without what it quotes of a file, which may be secret."""
+    return _QUOTED.sub("…", text)
 
 
 def command_line(overrides: Sequence[str]) -> Given:
@@ -274,14 +279,15 @@ def _topic_table(pattern: str, table: object, file: str) -> TopicTable:
     for name, value in _table(table, where).items():
         spelling = BY_TOPIC_NAME.get(name)
         if spelling is None:
-            raise _not_a_topics(name, value, where)
+            raise not_a_topics(name, value, where)
         layer[spelling.setting.field] = SettingValue(
             value=_value(spelling, value, where), source=where
         )
     return TopicTable(pattern=pattern, layer=layer, where=where)
 
 
-def _not_a_topics(name: str, value: object, where: str) -> BadSettings:
+def not_a_topics(name: str, value: object, where: str) -> BadSettings:
+    """Return the error of a name that no topic's setting has."""
     if name not in BY_BROKER_NAME:
         return _unknown_in_table(name, value, BY_TOPIC_NAME, where)
     setting = BY_BROKER_NAME[name].setting

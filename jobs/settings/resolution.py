@@ -6,7 +6,8 @@
     4  --set of a broker's name
     5  the cluster: the topic's own values
     6  [topics."PATTERN"] of the user's file, in the file's order
-    7  [topics."NAME"] of the user's file, a topic's own table
+    7  [topics."NAME"] of the user's file, a topic's own table, and the annotations of the topic's
+       KafkaTopic resource (`kafka_topics`); where both have a setting, they must agree
     8  --set of a topic's name
 
 A later source overrides an earlier one, setting by setting. If `--set` is given twice for a name,
@@ -36,6 +37,7 @@ from tierfold.jobs.settings.cluster_layer import (
 from tierfold.jobs.settings.cluster_table import NO_CLUSTER, GivenCluster
 from tierfold.jobs.settings.definitions import SETTINGS, Setting
 from tierfold.jobs.settings.given_layout import UNSPECIFIED, GivenLayout
+from tierfold.jobs.settings.kafka_topics import policies_of
 from tierfold.jobs.settings.layers import (
     COMMAND_LINE,
     NOTHING_GIVEN,
@@ -202,19 +204,23 @@ class Settings:
         return layer | dict(self.command_line)
 
 
-def resolve(overrides: Sequence[str], config: Path | None = None) -> Settings:
+def resolve(
+    overrides: Sequence[str], config: Path | None = None, policy_from: Path | None = None
+) -> Settings:
     """Resolve a run's settings: the shipped defaults, the user's file, `overrides` `NAME=VALUE`.
 
-    Raises `BadSettings` for an unreadable file, an unknown name, a value that is not allowed, and
-    two values that conflict.
+    `policy_from`: a file or a folder with KafkaTopic resources. Raises `BadSettings` for an
+    unreadable file, an unknown name, a value that is not allowed, and two values that conflict.
     """
     file = NOTHING_GIVEN if config is None else read_config(config)
     line = command_line(overrides)
+    declared = () if policy_from is None else policies_of(policy_from)
+    _refuse_disagreement(file.tables, declared)
     settings = Settings(
         defaults=shipped_defaults(),
         broker={**file.broker, **line.broker},
         # The sort is stable: exact names come after patterns, and so override them.
-        tables=tuple(sorted(file.tables, key=lambda table: table.is_exact)),
+        tables=tuple(sorted((*file.tables, *declared), key=lambda table: table.is_exact)),
         command_line=line.topics,
         notes=(*_unused(f"{config} [broker]", file.unused), *_unused(COMMAND_LINE, line.unused)),
         store=file.store,
@@ -223,6 +229,22 @@ def resolve(overrides: Sequence[str], config: Path | None = None) -> Settings:
     )
     settings.check()
     return settings
+
+
+def _refuse_disagreement(
+    tables: Sequence[TopicTable], declared: Sequence[TopicTable]
+) -> None:
+    """Refuse a topic's setting that its own table and its resource give differently."""
+    own = {table.pattern: table for table in tables if table.is_exact}
+    both = ((own[one.pattern], one) for one in declared if one.pattern in own)
+    for table, resource in both:
+        for ours, theirs in zip(_effective(table.layer), _effective(resource.layer), strict=True):
+            if NOT_SET not in {ours.source, theirs.source} and ours.value != theirs.value:
+                raise BadSettings(
+                    f"{theirs.clause} contradicts {ours.clause}",
+                    where=resource.where,
+                    remedy="Leave one of them out, or let them agree.",
+                )
 
 
 def _unused(where: str, names: Sequence[str]) -> tuple[str, ...]:

@@ -35,7 +35,7 @@ from tierfold.jobs.context.run_context import RunContext, run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.pipeline.partition_report import NOTHING_TO_DO
 from tierfold.jobs.pipeline.survey import survey
-from tierfold.jobs.reports.plan_report import print_reports
+from tierfold.jobs.reports.plan_report import PlanResult
 from tierfold.jobs.settings.resolution import resolve
 from tierfold.jobs.verbs.plan import plan
 from tierfold.storage.catalog.catalog import new_commit_id
@@ -118,7 +118,8 @@ def _plan(context: RunContext) -> Callable[[], object]:
 
     def planned() -> None:
         reports = plan(context, resolve(POLICY), Scope())
-        print_reports(Console(file=io.StringIO()), reports, "plan", 0)
+        result = PlanResult(tier="tier", partitions=tuple(reports))
+        result.print_tables(Console(file=io.StringIO()))
 
     return planned
 

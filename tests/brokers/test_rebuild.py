@@ -151,7 +151,7 @@ def test_truncated_and_published_before_any_restart(lossy: KafkaCluster) -> None
     newest = {record.key: record.value for record in partition.topic.read()}
     assert newest == dict(RECORDS)
     assert partition.verb("vacuum", "--publish", "--canary", "off").code == 0
-    (status,) = partition.verb("status").entries
+    (status,) = partition.verb("status", "--segments").entries
     assert (status["outcome"], status["brokers"]["open_step"]) == ("ok", None)
     assert not status["brokers"]["beside_catalog"]["not_served"]
 

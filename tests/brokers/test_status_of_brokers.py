@@ -13,7 +13,6 @@ from tests.jobs.scripted_runs import scripted
 from tests.storage.call_scripts import fails
 from tierfold.compaction.model.errors import UnreadableObject
 
-ENDS = ("not_served", "retired_but_served", "not_in_catalog", "not_listed", "never_named")
 UNREADABLE = UnreadableObject("no answer", where="the folder", remedy="Mount it.")
 RECORDS = [(b"key-%d" % n, b"value") for n in range(4)]
 
@@ -37,13 +36,12 @@ def brokers_of(ran: Ran, topic: str) -> dict[str, Any]:
 
 
 def differing(brokers: dict[str, Any]) -> dict[str, int]:
-    beside = brokers["beside_catalog"]
-    return {name: len(beside[name]) for name in ENDS if beside[name]}
+    return {name: count for name, count in brokers["differences"].items() if count}
 
 
 def test_brokers_have_what_they_uploaded(kafka: KafkaCluster) -> None:
     topic = topic_of(kafka, "shown")
-    ran = tierfold(kafka, "status", kafka.tier, "--topic", "shown", "--json")
+    ran = tierfold(kafka, "status", kafka.tier, "--topic", "shown", "--json", "--segments")
     brokers = brokers_of(ran, "shown")
     sizes = [path.stat().st_size for path in topic.logs()]
     assert brokers["states"] == {
@@ -58,9 +56,13 @@ def test_brokers_have_what_they_uploaded(kafka: KafkaCluster) -> None:
     assert brokers["offsets"] == {"log_start": 0, "high_watermark": 12, "last_stable": 12}
     assert differing(brokers) == {}
     assert ran.document["cluster"]["metadata_topic_id"] == kafka.metadata.id
-    alone = tierfold(kafka, "status", "--topic", "shown", "--json")
+    alone = tierfold(kafka, "status", "--topic", "shown", "--json", "--segments")
     assert alone.document["tier"] is None
-    assert brokers_of(alone, "shown") == {**brokers, "beside_catalog": None}
+    assert brokers_of(alone, "shown") == {
+        **brokers,
+        "differences": None,
+        "beside_catalog": None,
+    }
 
 
 def test_a_compacted_tier_differs_from_what_brokers_have(
@@ -102,4 +104,4 @@ def test_a_partition_that_cannot_be_listed_is_not_compared(kafka: KafkaCluster) 
     brokers = brokers_of(ran, "unlisted")
     assert ran.code == 3
     assert brokers["states"]["COPY_FINISHED"]["segments"] == 3
-    assert brokers["beside_catalog"] is None
+    assert brokers["differences"] is None

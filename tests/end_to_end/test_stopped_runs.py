@@ -117,7 +117,7 @@ def test_a_run_that_is_stopped_releases_its_claims(
     assert shown.index(lines[0]) < shown.index(": stopped by"), shown
     again = tierfold("compact", tier, *ALWAYS, "--json")
     assert (again.code, again.outcomes) == (0, {("orders", 0): "compacted"})
-    status = tierfold("status", tier, "--json")
+    status = tierfold("status", tier, "--json", "--segments")
     assert live_values(status.partitions["orders", 0]) == latest_updates(SEGMENTS)
 
 

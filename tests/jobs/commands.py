@@ -158,8 +158,8 @@ def tierfold(*arguments: str | Path) -> Ran:
 
 
 def status_of(tier: Path, *arguments: str) -> dict[tuple[str, int], dict[str, Any]]:
-    """Return the entries of `status --json`, whatever its exit code is."""
-    return tierfold("status", tier, "--json", *arguments).partitions
+    """Return the entries of `status --json --segments`, whatever its exit code is."""
+    return tierfold("status", tier, "--json", "--segments", *arguments).partitions
 
 
 def in_own_process(*command: str | Path) -> Ran:

@@ -16,7 +16,7 @@ ERRORS = frozenset({"bad_settings", "unreadable"})
 @cache
 def schema() -> dict[str, Any]:
     """Return the schema, from where users find it."""
-    text = resources.files("tierfold.conf").joinpath("schema/result-1.json").read_text("utf-8")
+    text = resources.files("tierfold.conf").joinpath("schema/result-2.json").read_text("utf-8")
     found: dict[str, Any] = json.loads(text)
     return found
 

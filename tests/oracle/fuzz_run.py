@@ -202,7 +202,7 @@ def compacted_at(
     common = (tier, "--json", CLOCK, str(now_ms), *layout)
     sets = (text for name, value in settings.items() for text in ("--set", f"{name}={value}"))
     by_topic = []
-    for verb, *own in (("compact", *sets, *options), ("status",)):
+    for verb, *own in (("compact", *sets, *options), ("status", "--segments")):
         ran = tierfold(verb, *common, *own)
         assert ran.code == 0, f"{verb}: {ran.stdout[-4000:]}\n{ran.stderr[-4000:]}"
         by_topic.append({entry["topic"]: entry for entry in ran.entries})

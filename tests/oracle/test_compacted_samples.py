@@ -45,7 +45,8 @@ def compacted(tier: Path, *options: str) -> list[dict[str, Any]]:
     done = ran("compact", tier, *ALWAYS, *now, *options, "--json")
     assert [entry["outcome"] for entry in done.entries] == ["compacted"]
     assert "agree with the originals" in ran("verify", tier, *options).stdout
-    live: list[dict[str, Any]] = ran("status", tier, *options, "--json").entries[0]["segments"]
+    (entry,) = ran("status", tier, *options, "--json", "--segments").entries
+    live: list[dict[str, Any]] = entry["segments"]
     return live
 
 

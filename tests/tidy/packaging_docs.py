@@ -15,6 +15,7 @@ IMPORTED_AS: Final = {
     "google-crc32c": "google_crc32c",
     "import-linter": "importlinter",
     "pycryptodome": "Crypto",
+    "pyyaml": "yaml",
     "pyspark-client": "pyspark",
     "pytest-xdist": "xdist",
 }

@@ -56,7 +56,7 @@ class Examiner:
         """Run all checks; changes nothing in the tier."""
         tier = self.written.path
         violations = [*self._history(), *_verified(tier)]
-        ran = tierfold("status", tier, "--json")
+        ran = tierfold("status", tier, "--json", "--segments")
         entries = {entry_key(entry): entry for entry in ran.entries}
         violations += [
             f"{key}: {entry['reason']}" for key, entry in entries.items() if entry["reason"]

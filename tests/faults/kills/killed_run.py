@@ -236,7 +236,7 @@ def vacuumed(place: Place) -> Iterator[str]:
     ran = tierfold("vacuum", place.uri, "--set", "tier.binding=detached", *later, "--json")
     if ran.code != 0:
         yield f"vacuum ended with {ran.code}: {ran.stderr}"
-    status = tierfold("status", place.uri, "--json")
+    status = tierfold("status", place.uri, "--json", "--segments")
     live = {segment["id"] for entry in status.entries for segment in entry["segments"]}
     found = {NAMES.parse(name.rpartition("/")[2]) for name in place.names()}
     there = {name[1] for name in found if name is not None}

@@ -90,7 +90,7 @@ class Killed:
         readable = CASE.segments(self.tier)
         whole = {id_ for id_, found in self.segment_objects().items() if ".rsm-manifest" in found}
         assert readable.keys() == whole
-        entries = self.ran("status").entries
+        entries = self.ran("status", "--segments").entries
         for entry in entries:
             key = entry_key(entry)
             assert {segment["id"] for segment in entry["segments"]} <= whole
@@ -145,7 +145,7 @@ def test_a_kill_between_any_two_objects_loses_nothing(killed: Killed, kills: int
     assert killed.is_finished()
     later = (CLOCK, str(1_900_000_000_000), "--orphan-age", "0s", *DETACHED)
     killed.ran("vacuum", *later)
-    entries = killed.ran("status").entries
+    entries = killed.ran("status", "--segments").entries
     live = {segment["id"] for entry in entries for segment in entry["segments"]}
     assert killed.segment_objects().keys() == live
     assert not [name for name in killed.objects() if name.startswith(".")]

@@ -65,7 +65,7 @@ class Machine:
         """Check every partition; raises Violation."""
         self._date_new_files()
         rows = rows_of(self.tier)
-        ran = tierfold("status", self.tier, "--json", *self.clock)
+        ran = tierfold("status", self.tier, "--json", "--segments", *self.clock)
         self.entries = {entry["topic_id"]: entry for entry in ran.entries}
         is_bad = any(entry["reason"] for entry in self.entries.values())
         if ran.code != (3 if is_bad else 0):

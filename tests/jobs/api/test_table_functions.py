@@ -48,7 +48,7 @@ def tier(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def entries(result: Any) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = result.to_dict()["partitions"]
+    found: list[dict[str, Any]] = result.to_dict(segments=True)["partitions"]
     return found
 
 

@@ -201,7 +201,7 @@ def test_help_lists_the_exit_codes_and_the_version_is_printed() -> None:
 
 
 def test_status_names_segments_in_offset_order(tier: Path) -> None:
-    ran = tierfold("status", tier, "--json")
+    ran = tierfold("status", tier, "--json", "--segments")
     assert (ran.code, ran.stderr) == (0, "")
     entry = ran.entry
     assert entry["topic_id"] == ORDERS.topic_id

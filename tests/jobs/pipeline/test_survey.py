@@ -218,7 +218,7 @@ def test_a_copy_of_a_partition_under_another_topics_name_is_refused(tier: Path) 
     for name in ("orders", "orders-backup"):
         reason = ran.partitions[name, 0]["reason"]
         assert not told(reason, key.topic_id, "orders-0", "orders-backup-0", "Move")
-    ran = tierfold("status", tier, "--json")
+    ran = tierfold("status", tier, "--json", "--segments")
     assert ran.code == 3
     assert key.topic_id in ran.partitions["orders", 0]["reason"]
 

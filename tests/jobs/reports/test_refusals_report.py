@@ -108,7 +108,7 @@ def test_what_stops_a_cluster_is_one_line_that_can_be_pasted(result: Result[Any]
 
 
 def lines(*partitions: PartitionReport) -> Sequence[str]:
-    return list(refusal_lines(partitions))
+    return list(refusal_lines(partitions, len(partitions)))
 
 
 def test_the_partitions_are_named_where_they_are_few() -> None:

@@ -107,7 +107,7 @@ def course(tmp_path_factory: pytest.TempPathFactory) -> Course:
     planned = tierfold("plan", tier, *SEGMENT_EACH)
     first = tierfold("compact", tier, *SEGMENT_EACH)
     after = files_below(tier)
-    status = tierfold("status", tier, "--json").entries
+    status = tierfold("status", tier, "--json", "--segments").entries
     values = {
         f"{entry['topic_id']} {entry['partition']}": live_values(entry)
         for entry in status

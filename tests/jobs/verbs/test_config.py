@@ -171,7 +171,7 @@ def test_topics_of_different_policies_are_treated_in_one_run(tier: Path, config:
     assert "delete" in reasons["audit"]
     assert "cleanup.policy" in reasons["events"]
     assert not told(reasons["us.orders"], "min.cleanable.dirty.ratio")
-    seen = tierfold("status", tier, "--json").partitions
+    seen = tierfold("status", tier, "--json", "--segments").partitions
     for topic in ("eu.orders", "payments"):
         assert live_values(seen[topic, 0]) == latest_updates(2)
     assert len(seen["us.orders", 0]["segments"]) == 2

@@ -83,7 +83,7 @@ def test_compact_notes_it_and_builds_it_again(
     entry = compacted(tier).ends_alone(0, "compacted")
     (note,) = [note for note in entry["notes"] if "corrupt index" in note]
     assert not told(note, corruption, "builds it again from the .log"), note
-    assert len(live_values(tierfold("status", tier, "--json").entry)) == BATCHES
+    assert len(live_values(tierfold("status", tier, "--json", "--segments").entry)) == BATCHES
     assert tierfold("verify", tier, *DETACHED, "--json").entry["corruptions"] == []
     assert compacted(tier).entry["outcome"] == "nothing_to_do"
 
@@ -92,7 +92,7 @@ def test_the_way_out_of_one_in_a_clean_partition(log: Path) -> None:
     tier = log.parents[2]
     assert compacted(tier).code == 0
     changed(log, ".timeindex", padded)
-    listed = tierfold("status", tier, "--json").entry["segments"]
+    listed = tierfold("status", tier, "--json", "--segments").entry["segments"]
     assert [segment["log"] for segment in listed] == [str(log)]
     said = tierfold("verify", tier, *DETACHED, "--json").entry["corruptions"]
     assert not told(said[-1], "ends in 200 entries", "tierfold compact --first-dirty 0"), said
@@ -159,7 +159,7 @@ def test_a_reader_that_one_misled_says_how_to_find_out_and_to_go_on(
     (said,) = tierfold("verify", tier, *DETACHED, "--json").entry["corruptions"]
     assert not told(said, ".index", "entries are wrong")
     compacted(tier, "--first-dirty", "0").ends_alone(0, "compacted")
-    (new,) = tierfold("status", tier, "--json").entry["segments"]
+    (new,) = tierfold("status", tier, "--json", "--segments").entry["segments"]
     (alone := tmp_path / "alone" / log.parents[1].name / log.parent.name).mkdir(parents=True)
     for path in log.parent.glob(f"*{new['id']}.*"):
         shutil.copy(path, alone)

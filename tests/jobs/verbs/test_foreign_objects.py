@@ -155,7 +155,7 @@ def test_what_is_left_of_a_foreign_segment_stays_and_is_reported(
     planted(tier, segment_id, changed(of_a_segment(tier, segment_id), change), suffixes)
     before = named(tier, segment_id)
     assert len(before) == len(suffixes)
-    status = tierfold("status", tier, "--json").entry
+    status = tierfold("status", tier, "--json", "--segments").entry
     assert status["orphans"] == []
     for notes in (status["notes"], vacuum(tier).entry["notes"]):
         (note,) = [note for note in notes if segment_id in note]
@@ -169,7 +169,7 @@ def test_what_is_left_of_a_segment_of_this_partition_is_deleted(
     tier: Path, suffixes: tuple[Suffix, ...]
 ) -> None:
     planted(tier, A_BROKERS_ID, of_a_segment(tier, A_BROKERS_ID), suffixes)
-    assert tierfold("status", tier, "--json").entry["orphans"] == [A_BROKERS_ID]
+    assert tierfold("status", tier, "--json", "--segments").entry["orphans"] == [A_BROKERS_ID]
     assert vacuum(tier).code == 0
     assert named(tier, A_BROKERS_ID) == {}
 
@@ -197,7 +197,7 @@ def test_beside_a_foreign_segment_nothing_goes_that_does_not_say_whose_it_is(
     names = unproved(tier)
     assert len(names) == 5
     planted(tier, A_BROKERS_ID, changed(of_a_segment(tier, A_BROKERS_ID), change), Suffix)
-    assert tierfold("status", tier, "--json").entry["orphans"] == []
+    assert tierfold("status", tier, "--json", "--segments").entry["orphans"] == []
     entry = vacuum(tier).entry
     assert entry["outcome"] == "vacuumed", "retired segments are named by the row"
     notes = "; ".join(entry["notes"])

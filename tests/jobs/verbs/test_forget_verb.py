@@ -345,7 +345,7 @@ def test_the_way_out_of_a_compacted_partition(tmp_path: Path) -> None:
     assert plan(tier).outcomes["orders", 0] == "planned"
     assert tierfold("compact", tier, *ALWAYS, *after(4)).code == 0
     assert tierfold("verify", tier).code == 0
-    (entry,) = tierfold("status", tier, "--json").entries
+    (entry,) = tierfold("status", tier, "--json", "--segments").entries
     assert live_values(entry) == {b"k0": b"4/8", b"k1": b"4/9", b"k2": b"4/6", b"k3": b"4/7"}
     assert entry["out_of_lineage"] == [second.segment_id]
     # Set-apart segments are deleted only with --diverged, and if no broker serves the tier.

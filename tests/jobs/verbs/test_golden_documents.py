@@ -158,6 +158,7 @@ def many_partitions(folder: Path) -> Mapping[str, str]:
     told.ask("compact-again", "compact", *settings, hours=1)
     put_updates(told.tier, ORDERS, 3)
     told.ask("status", "status", *settings, hours=2)
+    told.ask("status-segments", "status --segments", *settings, hours=2)
     told.ask("verify", "verify", *settings, hours=2)
     told.ask("history-untouched", "history broken-0", hours=2)
     lines = told.ask("history", "history orders-0", hours=2).entries[0]["history"]

@@ -59,7 +59,7 @@ def compacted(tier: Path, case: AivenCase, *arguments: str | Path) -> dict[str, 
     """Compact; return the status, in which one new segment is live."""
     done = ran("compact", tier, *ALWAYS, *NOW, *DETACHED, *arguments, "--json")
     assert done.entry["outcome"] == "compacted"
-    return ran("status", tier, *case.arguments, "--json").entry
+    return ran("status", tier, *case.arguments, "--json", "--segments").entry
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -77,7 +77,7 @@ def test_a_tour_of_every_verb(make: Make, case: AivenCase, tmp_path: Path) -> No
     states = ran("history", tier, "orders-0", *say, "--json").entry["history"]
     back = str(states[-1]["committed_at_ms"])
     assert ran("restore", tier, "orders-0", "--to", back, *SOON, *say, "--json").entry["outcome"]
-    assert len(ran("status", tier, *say, "--json").entry["segments"]) == 3
+    assert len(ran("status", tier, *say, "--json", "--segments").entry["segments"]) == 3
     later = (CLOCK, str(NOW_MS + 2 * 86_400_000))
     vacuumed = ran("vacuum", tier, *DETACHED, *later, *say, "--json").entry
     assert vacuumed["outcome"] == "vacuumed"

@@ -61,7 +61,7 @@ def objects(tier: str) -> set[str]:
 
 def read_live(tier: str, folder: Path) -> dict[bytes | None, bytes | None]:
     """Key → value of the live segments."""
-    entry = ran("status", tier, "--json").entry
+    entry = ran("status", tier, "--json", "--segments").entry
     bucket = tier.removeprefix("s3://").partition("/")[0]
     logs = []
     for segment in entry["segments"]:

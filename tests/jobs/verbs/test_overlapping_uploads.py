@@ -136,7 +136,7 @@ def test_a_compacted_copy_beside_its_originals_without_a_catalog_is_refused(tier
     before = files_below(tier)
     for ran in (plan(tier), tierfold("compact", tier, *ALWAYS, "--json")):
         ran.ends(3, "refused", *both, "share offsets 0 to 10", "_tierfold", "--catalog")
-    status = tierfold("status", tier, "--json")
+    status = tierfold("status", tier, "--json", "--segments")
     assert (status.code, status.entry["segments"]) == (3, [])
     assert vacuum(tier, hours=72).code == 3
     assert files_below(tier) == before

@@ -284,7 +284,7 @@ def test_after_a_new_object_was_changed_a_run_is_enough(tier: Path, corruption: 
     if corruption == "gone":
         said = "List the tier again; if a segment still names it, restore it from a copy."
         (gone,) = failed.entry["reason"].split(".log: ")[:1]
-        assert gone not in tierfold("status", tier, "--json").stdout
+        assert gone not in tierfold("status", tier, "--json", "--segments").stdout
     failed.ends(3, "failed", said)
     compacted(tier).ends(0, "compacted")
     assert live_values(status_of(tier)["orders", 0]) == latest_updates(SEGMENTS)

@@ -38,7 +38,7 @@ def is_compacted(tier: Path, case: AivenCase, folder: Path) -> None:
     compacted(tier, *case.arguments).ends(0, "compacted")
     assert tierfold("verify", tier, *case.arguments, "--json").code == 0
     (out := folder / "out").mkdir()
-    status = tierfold("status", tier, *case.arguments, "--json").entry
+    status = tierfold("status", tier, *case.arguments, "--json", "--segments").entry
     assert case.live_values(tier, status, out) == latest_updates(SEGMENTS)
 
 

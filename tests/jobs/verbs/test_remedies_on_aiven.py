@@ -78,7 +78,7 @@ def test_an_object_is_taken_from_a_backup_or_its_topic_is_left_out(
     assert files_below(damaged.parent) == before
     shutil.copyfile(backup / damaged.relative_to(tier), damaged)
     assert compacted().entry["outcome"] == "compacted"
-    status = tierfold("status", tier, *case.arguments, "--json").entry
+    status = tierfold("status", tier, *case.arguments, "--json", "--segments").entry
     assert tierfold("verify", tier, *case.arguments, "--json").code == 0
     (out := tmp_path / "out").mkdir()
     assert case.live_values(tier, status, out) == latest_updates(SEGMENTS)

@@ -38,7 +38,7 @@ def test_it_works_on_aivens_layout(uploads: Path, tmp_path: Path, case: AivenCas
     vacuumed = tierfold("vacuum", made, *DETACHED, *LATER, *say, "--json")
     assert vacuumed.entry["outcome"] == "vacuumed"
     assert case.segments(made).keys() == {copy["id"] for copy in copies}
-    status = tierfold("status", made, *say, "--json").entry
+    status = tierfold("status", made, *say, "--json", "--segments").entry
     live = {key: value for _, key, value in records_in(case.live_logs(made, status, tmp_path))}
     assert live == latest_updates(3)
     again = tierfold("compact", made, *ALWAYS, *LATER, *DETACHED, *say, "--json")
@@ -74,7 +74,7 @@ def test_it_works_on_s3(s3_tier: str, tmp_path: Path) -> None:
     assert (requests["sent_bytes"], requests["puts"]) == (0, 0)
     assert entry["objects_written"] == 15
     assert tierfold("vacuum", s3_tier, *DETACHED, *LATER).code == 0
-    status = tierfold("status", s3_tier, "--json").entry
+    status = tierfold("status", s3_tier, "--json", "--segments").entry
     assert [one["id"] for one in status["segments"]] == [one["id"] for one in entry["copies"]]
     assert on_s3(s3_tier, tmp_path, status) == latest_updates(3)
     assert tierfold("compact", s3_tier, *ALWAYS, *LATER, *DETACHED).code == 0

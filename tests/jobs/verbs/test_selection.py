@@ -28,7 +28,7 @@ from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.pipeline.partition_report import max_compaction_delay_secs
 from tierfold.jobs.pipeline.survey import survey
-from tierfold.jobs.reports.plan_report import print_reports
+from tierfold.jobs.reports.plan_report import PlanResult
 from tierfold.jobs.settings.resolution import Settings, resolve
 from tierfold.jobs.verbs.plan import plan
 from tierfold.jobs.verbs.status import status
@@ -153,14 +153,13 @@ def test_a_plan_lists_the_order_of_work_and_what_is_late(three_topics: Path) -> 
     )
     said = io.StringIO()
     reports = plan(context, lagging(maximum_ms=3010), Scope())
-    print_reports(Console(file=said, width=200), reports, "plan", 0)
+    PlanResult(tier="tier", partitions=tuple(reports)).print_tables(Console(file=said, width=200))
     places = [said.getvalue().index(f"{topic}-0") for topic in ("payments", "orders", "returns")]
     assert places == sorted(places)
     assert "max-compaction-delay-secs" not in said.getvalue()  # 5 ms are no second
     assert max_compaction_delay_secs(plan(context, lagging(maximum_ms=1000), Scope())) == 2
-    print_reports(
-        Console(file=said, width=200), plan(context, lagging(maximum_ms=1000), Scope()), "plan", 0
-    )
+    late = plan(context, lagging(maximum_ms=1000), Scope())
+    PlanResult(tier="tier", partitions=tuple(late)).print_tables(Console(file=said, width=200))
     assert "max-compaction-delay-secs: 2" in said.getvalue()
     assert "3 partitions whose active segment should have rolled" in said.getvalue()
 

@@ -99,7 +99,7 @@ def test_where_brokers_expire_segments_the_newest_timestamp_decides(tier: Path) 
     deleted = ("--set", "cleanup.policy=compact,delete", "--set", "retention.ms=1000")
     newest_ms = max(
         segment["max_timestamp_ms"]
-        for segment in tierfold("status", tier, "--json").entry["segments"]
+        for segment in tierfold("status", tier, "--json", "--segments").entry["segments"]
     )
     size_bytes, gone_at, note = said(tier, "plan", *deleted)
     assert (size_bytes, gone_at) == (log_bytes(tier), timestamp_text(newest_ms + 1000))

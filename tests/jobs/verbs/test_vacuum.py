@@ -75,13 +75,13 @@ def test_what_waits_is_reported_with_its_time_and_what_must_stay_is_not(tier: Pa
 
 def test_after_it_the_replaced_go_and_the_live_stay(tier: Path) -> None:
     live = live_ids(tier)
-    values = live_values(tierfold("status", tier, "--json").entry)
+    values = live_values(tierfold("status", tier, "--json", "--segments").entry)
     ran = vacuum(tier)
     assert (ran.code, ran.outcomes) == (0, {("orders", 0): "vacuumed", ("payments", 0): "vacuumed"})
     assert ids_in(tier) == live
     after = row_of(tier)
     assert (after.retired, after.owner_run, after.epoch, after.log_start_offset) == ((), "", 2, 0)
-    status = tierfold("status", tier, "--json").entry
+    status = tierfold("status", tier, "--json", "--segments").entry
     assert live_values(status) == values == latest_updates(3)
     again = vacuum(tier)
     assert set(again.outcomes.values()) == {"nothing_to_do"}
@@ -225,7 +225,7 @@ def test_all_may_expire_and_what_is_uploaded_behind_is_taken(tmp_path: Path) -> 
     put_updates(tier, ORDERS, 3)
     assert compact(tier, hours=25).outcomes["orders", 0] == "compacted"
     assert (row_of(tier).log_start_offset, row_of(tier).next_offset) == (22, 44)
-    lives = tierfold("status", tier, "--json").entry
+    lives = tierfold("status", tier, "--json", "--segments").entry
     expected = {k: v for k, v in latest_updates(4).items() if k not in {b"own 0", b"own 1"}}
     assert live_values(lives) == expected
 

@@ -88,7 +88,7 @@ def test_compact_goes_on_from_the_log_start(tier: Path) -> None:
     put_updates(tier, ORDERS, 3)
     assert compact(tier, hours=1).outcomes["orders", 0] == "compacted"
     assert row_of(tier).log_start_offset == row_of(tier).segments[0].start_offset == 11
-    lives = tierfold("status", tier, "--json").entry
+    lives = tierfold("status", tier, "--json", "--segments").entry
     assert live_values(lives) == left_of(4)
 
 
@@ -113,7 +113,7 @@ def test_status_reports_what_waits_and_what_is_being_deleted(tier: Path) -> None
     incomplete_upload(tier)
     with scripted(killed("delete 1", is_done=True)), pytest.raises(Killed):
         vacuum(tier)
-    entry = tierfold("status", tier, "--json").entry
+    entry = tierfold("status", tier, "--json", "--segments").entry
     bytes_each = [retired["size_bytes"] for retired in entry["retired"]]
     assert [retired["deletion_started_at_ms"] is None for retired in entry["retired"]] == [
         False

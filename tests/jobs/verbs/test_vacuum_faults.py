@@ -61,7 +61,7 @@ def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def is_sound(tier: Path) -> bool:
     """Whether the live segments hold the latest value of every key."""
-    ran = tierfold("status", tier, "--json")
+    ran = tierfold("status", tier, "--json", "--segments")
     assert ran.code == 0, ran.stdout
     return live_values(ran.entry) == latest_updates(3)
 
@@ -198,7 +198,7 @@ def test_a_compaction_takes_over_and_both_end_well(tier: Path) -> None:
     with scripted(at(READ_AGAIN, taken_over)):
         vacuumed = vacuum(tier)
     assert (ran[0].outcomes["orders", 0], vacuumed.outcomes["orders", 0]) == ("compacted", "fenced")
-    status = tierfold("status", tier, "--json").entry
+    status = tierfold("status", tier, "--json", "--segments").entry
     assert live_values(status) == latest_updates(4)
     assert vacuum(tier, hours=26).outcomes["orders", 0] == "vacuumed"
     assert vacuum(tier, hours=51).outcomes["orders", 0] == "vacuumed"

@@ -1,0 +1,57 @@
+"""The options of verbs that print a table of partitions: what of it is printed, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import click
+
+from tierfold.jobs.cli.options import Verb, together
+from tierfold.jobs.cli.output import FORMATS, format_option, view_option
+
+
+def table_options(*columns: str) -> Callable[[Verb], Verb]:
+    """What a verb prints of its table of partitions; `columns`: those by which it can be sorted."""
+    return together(
+        click.option(
+            "-o",
+            "--output",
+            "format_name",
+            type=click.Choice(FORMATS),
+            expose_value=False,
+            # As --json.
+            is_eager=True,
+            callback=format_option,
+            help="What to print. wide: all rows of the table, not folded. csv: the table with plain"
+            " numbers, under the names that json has. json: as --json. Default: table.",
+        ),
+        click.option(
+            "--only",
+            multiple=True,
+            metavar="OUTCOME|REASON",
+            expose_value=False,
+            callback=view_option,
+            help="Print only partitions with this outcome, such as refused, this code of a refusal,"
+            " or these words in the reason. Totals, the exit code and --document are of all."
+            " Repeatable.",
+        ),
+        click.option(
+            "--sort",
+            type=click.Choice(columns),
+            expose_value=False,
+            callback=view_option,
+            help="Print partitions by this column of the table, the largest number first. Default:"
+            " what needs a person first; in json by topic and number.",
+        ),
+    )
+
+
+segments_option: Final = click.option(
+    "--segments",
+    "has_segments",
+    is_flag=True,
+    expose_value=False,
+    callback=view_option,
+    help="List in the JSON document each partition's segments, too.",
+)
