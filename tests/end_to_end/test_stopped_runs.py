@@ -87,7 +87,7 @@ def in_terminal(*command: str | Path, **environment: str) -> Iterator[Terminal]:
     ("signum", "way"),
     [
         (signal.SIGINT, "tierfold"),
-        (signal.SIGTERM, "spark-submit"),
+        pytest.param(signal.SIGTERM, "spark-submit", marks=pytest.mark.soak),
         pytest.param(signal.SIGTERM, "tierfold", marks=pytest.mark.soak),
         pytest.param(signal.SIGINT, "spark-submit", marks=pytest.mark.soak),
     ],

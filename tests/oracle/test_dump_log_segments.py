@@ -11,6 +11,7 @@ import pytest
 from tests.oracle.dumped_segments import Finding, parse_dump
 from tests.oracle.fuzz_run import FuzzedTopic
 from tests.oracle.kafka_lab import KafkaLab
+from tests.spread import spread
 
 NOW_MS = 1_700_000_100_000
 
@@ -102,10 +103,11 @@ def test_a_broken_snapshot_is_reported(lab: KafkaLab, folder: Path) -> None:
     assert "Snapshot is corrupt" in findings[0].detail
 
 
+@pytest.mark.parametrize("count", [6, pytest.param(1000, marks=pytest.mark.soak)])
 def test_a_log_that_tierfold_compacted_has_no_findings(
-    lab: KafkaLab, fuzzed: dict[int, FuzzedTopic]
+    lab: KafkaLab, fuzzed: dict[int, FuzzedTopic], count: int
 ) -> None:
-    for topic in fuzzed.values():
+    for topic in spread([*fuzzed.values()], count):
         for done in (topic.passes[0], topic.passes[-1]):  # The tool is slow.
             dumped = lab.dump_log_segments(_files(done.view))
             assert set(dumped.findings) <= _empty_batch_times(lab, done.view)

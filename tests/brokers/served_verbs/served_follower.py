@@ -12,7 +12,12 @@ from tests.brokers.served_verbs.served_model import Model, Violation, Written
 from tests.brokers.topics import CALL_S
 from tests.faults.publishing_kills.served_topic import reading
 
-_ONE_BATCH: Final = {"queued.min.messages": 1, "fetch.message.max.bytes": 100}
+_ONE_BATCH: Final = {
+    "queued.min.messages": 1,
+    "fetch.message.max.bytes": 100,
+    # It stays open while verbs run, and would ask at the ends of the logs all the time.
+    "fetch.wait.max.ms": 500,
+}
 """It must not be ahead of what the machine takes from it."""
 _POLL_S: Final = 0.1
 

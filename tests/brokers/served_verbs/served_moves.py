@@ -241,10 +241,10 @@ MOVES: Final[Moves] = {
     leave_alone: 1,
     change_retention: 1,
     change_strategy: 1,
-    restart: 1,
 }
 SOAK_MOVES: Final[Moves] = {
     **MOVES,
+    restart: 1,
     restart_during_a_run: 2,
     change_leader: 1,
     lose_metadata: 1,
