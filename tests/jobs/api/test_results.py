@@ -78,6 +78,10 @@ VERBS: Final[dict[str, tuple[Callable[[Path], Result[Any]], tuple[str, ...]]]] =
     ),
     "compact": (lambda tier: tierfold.compact(tier, **LOCAL), ()),
     "status": (lambda tier: tierfold.status(tier, topics=["or*"], **KNOWN), ("--topic", "or*")),
+    "doctor": (
+        lambda tier: tierfold.doctor(tier, storage_price=0.5, **KNOWN),
+        ("--storage-price", "0.5"),
+    ),
     "verify": (lambda tier: tierfold.verify(tier, **LOCAL), ()),
     "vacuum": (lambda tier: tierfold.vacuum(tier, grace_ms=0, **KNOWN), ("--grace-period", "0s")),
     "history": (lambda tier: tierfold.history(tier, "orders-0", 3, **KNOWN), ("--limit", "3")),
