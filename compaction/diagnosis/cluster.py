@@ -53,7 +53,7 @@ def cluster_findings(
     size = look.metadata_size
     if size.records > METADATA_RECORDS_MAX:
         yield Finding(
-            code=FindingCode.METADATA_LARGE,
+            code=str(FindingCode.METADATA_LARGE),
             severity=Severity.NOTE,
             detail=f"{METADATA_TOPIC} has {spaced(size.records)} records, and"
             f" {spaced(size.records_a_day)} more each day: brokers read all of them at each start",
@@ -85,7 +85,7 @@ def in_the_way(
     if not rules.is_compacted:
         rules = replace(rules, cleanup_policy=_KEPT.cleanup_policy)
     found = (*of_cluster, *topic_preconditions(topic, setup, rules))
-    return tuple(dict.fromkeys(part.code for part in found))
+    return tuple(dict.fromkeys(str(part.code) for part in found))
 
 
 def _preconditions(
@@ -96,7 +96,7 @@ def _preconditions(
         return topic_preconditions(topic, setup, rules)
     if topic.missing_rights:
         return (unanswered(lacking(topic.missing_rights, setup.server)),)
-    if not isinstance(topic.configs, Mapping):
+    if not isinstance(topic.configs, Mapping) or not is_tiered(topic.configs):
         return ()
     found = topic_preconditions(topic, setup, _EXPIRES)
     return tuple(part for part in found if part.code == PreconditionCode.LOCAL_RETENTION)
@@ -111,7 +111,7 @@ def _empty_policy(topic: str, configs: Configs, setup: ClusterSetup) -> Iterator
         return
     command = alter_topic(setup.server, topic, mending(configs, setup.brokers, _KEPT))
     yield Finding(
-        code=FindingCode.EMPTY_POLICY,
+        code=str(FindingCode.EMPTY_POLICY),
         severity=Severity.LOSES_DATA,
         detail=f"cleanup.policy is empty, which should keep everything, and retention.ms is"
         f" {finite[0]}: brokers delete what is older from the tier all the same",
@@ -134,7 +134,7 @@ def _lost_by_size(
     version = f"{oldest} (4.3.2 has the fix, and brokers do not tell)" if is_unsure else f"{oldest}"
     command = alter_topic(setup.server, topic, {"retention.bytes": str(FOR_EVER)})
     yield Finding(
-        code=FindingCode.KAFKA_20732,
+        code=str(FindingCode.KAFKA_20732),
         severity=Severity.HINDERS if is_unsure else Severity.LOSES_DATA,
         detail=f"retention.bytes is {finite[0]}, and a broker has Kafka {version}: a new leader"
         " deletes segments that are within the limit (KAFKA-20732)",

@@ -17,7 +17,8 @@ from tierfold.compaction.discovery.identity import OfCluster
 from tierfold.compaction.model.segment_ids import is_own_id
 
 ILLNESSES: Final[Sequence[Callable[[Examined], Iterator[Finding]]]] = (
-    marks.refused,  # First: its remedies know most.
+    offsets.gaps,  # First: what a tier alone would need takes segments from brokers.
+    marks.refused,  # Its remedies know most.
     marks.metadata_records,
     marks.other_catalogs,
     objects.missing_objects,
@@ -25,7 +26,6 @@ ILLNESSES: Final[Sequence[Callable[[Examined], Iterator[Finding]]]] = (
     objects.undeleted,
     objects.orphans,
     objects.vacuum_due,
-    offsets.gaps,
     offsets.unfound_offsets,
     offsets.assumed_holes,
     offsets.overlapping_uploads,
@@ -74,6 +74,7 @@ def diagnosis(
     `declared` and `grace_ms`: as of `cluster_preconditions`.
     """
     found = [finding for one in examined for finding in findings_of(one)]
+    found += marks.several_catalogs(examined)
     by_topic: dict[str, list[Examined]] = defaultdict(list)
     for one in examined:
         by_topic[one.key.topic].append(one)

@@ -8,14 +8,17 @@ from typing import Final
 
 from tierfold.compaction.brokers.broker_view import BrokerSegment
 from tierfold.compaction.brokers.cluster_view import BrokerPartition
+from tierfold.compaction.brokers.events import SegmentState
 from tierfold.compaction.brokers.lineage import finished
 from tierfold.compaction.diagnosis.findings import Finding, FindingCode, Severity
 from tierfold.compaction.discovery.identity import OfCluster
 from tierfold.compaction.discovery.listing import ListedSegment
 from tierfold.compaction.discovery.view import PartitionView, Refusal
 from tierfold.compaction.model.rules import DAY_MS, Rules
+from tierfold.compaction.model.segment_ids import is_own_id
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.compaction.publishing.steps import Step
+from tierfold.compaction.publishing.uploads import is_covered
 
 SETTLED_MS: Final = DAY_MS
 """What brokers or a run are still at work on is younger."""
@@ -42,6 +45,8 @@ class Examined:
     brokers: BrokerPartition | None = None
     """What brokers have of it; None: none were asked."""
     whose: OfCluster = OfCluster.ITS_OWN
+    fingerprint: int | None = None
+    """The catalog's; None: there is none yet, or no tier was given."""
     step: Step | None = None
     """What publishing does next; None: no broker serves the row, or none was asked."""
 
@@ -59,6 +64,19 @@ class Examined:
     def retired_ids(self) -> frozenset[str]:
         """Ids of what the row has retired: `tierfold vacuum` deletes it."""
         return frozenset[str]() if self.row is None else self.row.retired_ids
+
+    @property
+    def replaced(self) -> tuple[BrokerSegment, ...]:
+        """What brokers list for deletion and segments of runs cover, as they say without a row."""
+        if self.brokers is None or self.row is not None:
+            return ()
+        own = [one for one in self.finished if is_own_id(one.added.segment_id)]
+        return tuple(
+            one
+            for one in self.brokers.view.in_state(SegmentState.DELETE_STARTED)
+            if one.added.end_offset >= self.log_start
+            and is_covered(one.added, own, self.log_start)
+        )
 
     @property
     def named_ids(self) -> frozenset[str]:
@@ -87,7 +105,7 @@ class Examined:
     ) -> Finding:
         """A finding of this partition."""
         return Finding(
-            code=code,
+            code=str(code),
             severity=severity,
             detail=detail,
             remedy=remedy,

@@ -125,7 +125,7 @@ def finding_of(
 ) -> Finding:
     """The finding that a refusal is."""
     return Finding(
-        code=part.code,
+        code=str(part.code),
         severity=severity_of(part.code),
         detail=part.detail.rstrip("."),
         remedy=part.remedy,
@@ -135,14 +135,24 @@ def finding_of(
     )
 
 
+_WHATEVER_RESTARTS: Final = (
+    PreconditionCode.STOPS_BROKERS,
+    code_of(RefusalReason.METADATA_LOST),
+    code_of(RefusalReason.ANOTHER_METADATA_TOPIC),
+    PreconditionCode.METADATA_SETTINGS,
+)
+"""What takes more with it at the next restart of a broker: first of all, in this order."""
+
+
 def worst_first(found: Iterable[Finding]) -> tuple[Finding, ...]:
-    """The findings by severity, then by what they cost, then by topic and partition."""
+    """The findings by severity, then by code, the largest first, then by topic and partition."""
     order = [*Severity]
     return tuple(
         sorted(
             found,
             key=lambda one: (
                 order.index(one.severity),
+                [one.code != code for code in _WHATEVER_RESTARTS],
                 one.code,
                 -(one.size_bytes or 0),
                 one.topic,

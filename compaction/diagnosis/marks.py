@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tierfold.compaction.brokers.preconditions import partition_preconditions
 from tierfold.compaction.diagnosis.examined import Examined, first_named
@@ -10,6 +10,7 @@ from tierfold.compaction.diagnosis.findings import Finding, code_of, finding_of,
 from tierfold.compaction.diagnosis.objects import without_name, without_objects
 from tierfold.compaction.discovery.view import RefusalReason
 from tierfold.compaction.model.segment_ids import Maker, maker_of, mark_of
+from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.model.wording import counted
 
 _ANOTHER_CATALOG = code_of(RefusalReason.ANOTHER_CATALOG)
@@ -38,27 +39,44 @@ def metadata_records(one: Examined) -> Iterator[Finding]:
 
 def other_catalogs(one: Examined) -> Iterator[Finding]:
     """Segments that the runs of another catalog made, and that the row has not adopted."""
-    ids = {listed.segment_id for listed in one.listed or ()}
+    if one.listed is None:  # Without a tier no catalog asks: see `several_catalogs`.
+        return
+    ids = {listed.segment_id for listed in one.listed}
     if one.brokers is not None:
         ids |= one.brokers.view.segments.keys()
-    found = sorted(ids - one.named_ids)
-    if one.listed is None:  # Without a tier no catalog asks, and one may be at work.
-        marks = {mark.fingerprint for mark in map(mark_of, found) if mark is not None}
-        others = found if len(marks) > 1 else []
-        what = f"runs of {counted(len(marks), 'catalog')} made segments that brokers have"
-    else:
-        asked_by = None if one.view is None else one.view.fingerprint
-        if one.brokers is not None:
-            asked_by = one.brokers.asked_by
-        others = [name for name in found if maker_of(name, asked_by) is Maker.ANOTHER_CATALOG]
-        what = f"runs of another catalog made {counted(len(others), 'segment')}"
+    others = [
+        name
+        for name in sorted(ids - one.named_ids)
+        if maker_of(name, one.fingerprint) is Maker.ANOTHER_CATALOG
+    ]
     if others:
-        yield Finding(
-            code=_ANOTHER_CATALOG,
-            severity=severity_of(_ANOTHER_CATALOG),
-            detail=f"{what}: {first_named(others)}",
-            remedy="Two catalogs must not compact one tier: find the other one, and give it with"
-            " --catalog.",
-            key=one.key,
-            topic=one.key.topic,
-        )
+        what = counted(len(others), "segment")
+        detail = f"runs of another catalog made {what}: {first_named(others)}"
+        yield _another_catalog(detail, one.key)
+
+
+def several_catalogs(examined: Sequence[Examined]) -> Iterator[Finding]:
+    """The catalogs whose runs made what brokers have, if there are several."""
+    if any(one.listed is not None for one in examined):
+        return
+    made: dict[int, str] = {}
+    for one in examined:
+        for name in () if one.brokers is None else one.brokers.view.segments:
+            mark = mark_of(name)
+            if mark is not None:
+                made.setdefault(mark.fingerprint, f"{name} of {one.key}")
+    if len(made) > 1:
+        detail = f"brokers have segments that runs of {len(made)} catalogs made"
+        yield _another_catalog(f"{detail}: {first_named(sorted(made.values()))}", None)
+
+
+def _another_catalog(detail: str, key: PartitionKey | None) -> Finding:
+    return Finding(
+        code=_ANOTHER_CATALOG,
+        severity=severity_of(_ANOTHER_CATALOG),
+        detail=detail,
+        remedy="Two catalogs must not compact one tier: find the other one, and give it with"
+        " --catalog.",
+        key=key,
+        topic="" if key is None else key.topic,
+    )

@@ -115,8 +115,8 @@ def orphans(one: Examined) -> Iterator[Finding]:
         yield one.finding(
             FindingCode.ORPHANS,
             Severity.LEAKS,
-            f"{counted(len(old), 'segment')} that runs wrote and never committed, or that others"
-            f" cover: {_listed(old)}",
+            f"the tier has {counted(len(old), 'segment')} that runs wrote and never committed, or"
+            f" that others cover: {_listed(old)}",
             remedy="Run `tierfold vacuum TIER`, beside brokers with --publish: it deletes orphans.",
             size_bytes=_bytes(old),
         )
@@ -124,25 +124,28 @@ def orphans(one: Examined) -> Iterator[Finding]:
 
 def vacuum_due(one: Examined) -> Iterator[Finding]:
     """Replaced segments that have waited for `tierfold vacuum` longer than a week."""
-    if one.row is None:
-        return
     served = {segment.added.segment_id for segment in one.finished}
     old = {
         entry.segment.segment_id
-        for entry in one.row.retired
+        for entry in (() if one.row is None else one.row.retired)
         if one.is_settled(entry.retired_at_ms, _WEEK_MS) and entry.segment.segment_id not in served
     }
-    found = [listed for listed in one.listed or () if listed.segment_id in old]
-    if found:
+    sizes = [listed.size_bytes for listed in one.listed or () if listed.segment_id in old]
+    sizes += [
+        one.stored_bytes([segment])
+        for segment in one.replaced
+        if one.is_settled(segment.since_ms, _WEEK_MS)
+    ]
+    if sizes:
         yield one.finding(
             FindingCode.VACUUM_DUE,
             Severity.LEAKS,
-            f"{counted(len(found), 'segment')} replaced more than a week ago, and their objects are"
-            " still there",
+            f"the tier has {counted(len(sizes), 'segment')} that runs replaced more than a week"
+            " ago",
             remedy="Run `tierfold vacuum TIER` every night, beside brokers with --publish: it"
             " deletes what was replaced, a grace period later. If no broker serves this tier, set"
             " tier.binding=detached.",
-            size_bytes=_bytes(found),
+            size_bytes=sum(sizes),
         )
 
 

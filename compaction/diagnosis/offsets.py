@@ -100,11 +100,9 @@ def overlapping_uploads(one: Examined) -> Iterator[Finding]:
     ]
     together = [run for run in overlapping(found) if len(run) > 1]
     count = sum(map(len, together))
-    skipped_bytes: int | None = None
-    if one.view is not None:
-        skipped = [segment for segment in one.view.segments if segment.skipped_offsets]
-        skipped_bytes = sum(segment.skipped_bytes for segment in skipped)
-        count = count or 2 * len(skipped)
+    if one.brokers is None and one.view is not None:
+        agreeing = [segment.agrees_with for segment in one.view.segments if segment.agrees_with]
+        count = sum(1 + len(ids) for ids in agreeing)
     if count:
         yield one.finding(
             FindingCode.OVERLAPPING_UPLOADS,
@@ -112,8 +110,7 @@ def overlapping_uploads(one: Examined) -> Iterator[Finding]:
             f"{counted(count, 'upload')} share offsets, as after a change of leader",
             remedy="Nothing has to be done: consumers read each record once. `tierfold compact`"
             " writes one segment in their place.",
-            size_bytes=skipped_bytes,
-        )
+            )
 
 
 def small_segments(one: Examined) -> Iterator[Finding]:

@@ -52,10 +52,11 @@ def stuck_deletions(one: Examined) -> Iterator[Finding]:
     """Segments whose deletion began and never ended, and that no row of ours has retired."""
     if one.brokers is None:
         return
+    ours = {segment.added.segment_id for segment in one.replaced} | one.retired_ids
     stuck = [
         segment
         for segment in one.brokers.view.in_state(SegmentState.DELETE_STARTED)
-        if segment.added.segment_id not in one.retired_ids and one.is_settled(segment.since_ms)
+        if segment.added.segment_id not in ours and one.is_settled(segment.since_ms)
     ]
     if not stuck:
         return

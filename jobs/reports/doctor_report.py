@@ -75,7 +75,10 @@ class DoctorResult(Result[PartitionHealth]):
         """See `Result`."""
         found: dict[str, Any] = {
             "findings": [self._finding(one) for one in self.findings],
-            "topics": [asdict(one) for one in self.examination.diagnosis.topics],
+            "topics": [
+                {**asdict(one), "in_the_way": [*one.in_the_way]}
+                for one in self.examination.diagnosis.topics
+            ],
             "storage_price": {
                 "usd_per_gib_month": float(self.price.usd_per_gib_month),
                 "source": self.price.source,
@@ -135,17 +138,17 @@ class DoctorResult(Result[PartitionHealth]):
         elif not urgent:
             yield f"{about}: nothing loses data or leaks.", "green"
         else:
-            counts = [
-                f"{counted(sum(one.severity is severity for one in urgent), 'finding')}: {severity}"
+            losing, leaking = (
+                [one for one in urgent if one.severity is severity]
                 for severity in (Severity.LOSES_DATA, Severity.LEAKS)
-                if any(one.severity is severity for one in urgent)
-            ]
-            yield f"{about}. {'; '.join(counts)}{self._leak()}.", "bold red"
+            )
+            lose = "loses" if len(losing) == 1 else "lose"
+            leak = "leaks" if len(leaking) == 1 else "leak"
+            said = [f"{counted(len(losing), 'finding')} {lose} data"] if losing else []
+            if leaking:
+                said.append(f"{counted(len(leaking), 'finding')} {leak}{self._size(leaking)}")
+            yield f"{about}: {', '.join(said)}.", "bold red"
             yield f"First: {_subject(urgent[0])}: {sentence_of(urgent[0])}", "red"
-
-    def _leak(self) -> str:
-        leaks = [one for one in self.findings if one.severity is Severity.LEAKS]
-        return self._size(leaks)
 
     def _size(self, found: Sequence[Finding]) -> str:
         """What the objects of findings take and cost, in brackets; empty: they have none."""
@@ -159,17 +162,20 @@ class DoctorResult(Result[PartitionHealth]):
         return f"${float(cost):,.2f}" if cost * 100 >= 1 else "less than $0.01"
 
     def _print_group(self, console: Console, group: Sequence[Finding]) -> None:
-        first, more = group[0], len(group) - 1
-        size = self._size(group)
-        example = f" Such as {_subject(first)}:" if more else ""
-        line = f"  {first.code}  {_subjects(group, len(self.partitions))}{size}:{example}"
-        console.print(Text(printable(f"{line} {first.detail}.")), soft_wrap=True)
-        console.print(Text(printable(f"      {first.remedy}"), style="dim"), soft_wrap=True)
+        first = group[0]
+        subjects = f"{_subjects(group, len(self.partitions))}{self._size(group)}"
+        example = f"{_subject(first)}: " if len(group) > 1 else ""
+        for line, style in (
+            (f"  {first.code}: {subjects}", "bold"),
+            (f"      {example}{first.detail}.", ""),
+            (f"      {first.remedy}", "dim"),
+        ):
+            console.print(Text(printable(line), style=style), soft_wrap=True)
 
     def _foot(self) -> Iterator[str]:
         if self.cluster is not None:
             size = self.cluster.metadata_size
-            since = f" since {timestamp_text(size.first_ms)}" if size.records else ""
+            since = f" since {timestamp_text(size.first_ms)[:10]}" if size.records else ""
             yield (
                 f"The metadata topic has {counted(size.records, 'record')}"
                 f" ({decimal(size.value_bytes)}), {spaced(size.records_a_day)} a day{since}."

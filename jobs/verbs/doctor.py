@@ -82,8 +82,11 @@ def doctor(context: RunContext, settings: Settings, scope: Scope) -> Examination
         rules, wrong = rules_of(settings_beside(settings, context.cluster_view), topics)
         known = _identified(context, settings, known, wrong)
 
+        fingerprint = context.catalog.fingerprint() if context.catalog.exists() else None
+
         def examine(partition: KnownPartition) -> Examined:
-            return _examined(context, partition, rules[partition.key.topic])
+            found = _examined(context, partition, rules[partition.key.topic])
+            return replace(found, fingerprint=fingerprint)
 
         with ThreadPoolExecutor(READERS) as pool:
             found = list(context.progress.inspected(pool.map(examine, known)))
@@ -161,17 +164,18 @@ def _examination(
     declared = settings.cluster.kafka_version
     found = diagnosis(examined, look, declared=declared, grace_ms=GRACE_MS)
     findings = tuple(_placed(context, one) for one in found.findings)
+    return examination_of(examined, replace(found, findings=findings))
+
+
+def examination_of(examined: Iterable[Examined], found: Diagnosis) -> Examination:
+    """Return the diagnosis with the findings of each partition."""
     by_key: dict[PartitionKey, list[Finding]] = defaultdict(list)
-    for one in findings:
+    for one in found.findings:
         if one.key is not None:
             by_key[one.key].append(one)
-    return Examination(
-        partitions=tuple(
-            PartitionHealth(key=key, findings=tuple(by_key[key]))
-            for key in sorted(one.key for one in examined)
-        ),
-        diagnosis=replace(found, findings=findings),
-    )
+    keys = sorted(one.key for one in examined)
+    partitions = (PartitionHealth(key=key, findings=tuple(by_key[key])) for key in keys)
+    return Examination(partitions=tuple(partitions), diagnosis=found)
 
 
 def _placed(context: RunContext | None, finding: Finding) -> Finding:
