@@ -14,6 +14,7 @@ from tierfold.compaction.diagnosis import cluster, marks, objects, offsets, uplo
 from tierfold.compaction.diagnosis.examined import Examined
 from tierfold.compaction.diagnosis.findings import Finding, worst_first
 from tierfold.compaction.discovery.identity import OfCluster
+from tierfold.compaction.discovery.view import RefusalReason
 from tierfold.compaction.model.segment_ids import is_own_id
 
 ILLNESSES: Final[Sequence[Callable[[Examined], Iterator[Finding]]]] = (
@@ -36,6 +37,18 @@ ILLNESSES: Final[Sequence[Callable[[Examined], Iterator[Finding]]]] = (
 )
 """Of a partition whose topic the cluster has. Of several findings with one code the first counts.
 """
+
+
+_NOT_COMPARED: Final = frozenset(
+    {
+        RefusalReason.ANOTHER_CLUSTER,
+        RefusalReason.ANOTHER_PLACE,
+        RefusalReason.ANOTHER_METADATA_TOPIC,
+        RefusalReason.METADATA_PARTITIONS,
+        RefusalReason.METADATA_LOST,
+    }
+)
+"""With these, what brokers have is not known or not of this tier, and every difference misleads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +112,8 @@ def findings_of(one: Examined) -> tuple[Finding, ...]:
     is_absent = one.brokers is not None and not one.brokers.has_topic
     if is_absent or one.whose is not OfCluster.ITS_OWN:
         return tuple(objects.deleted_topic(one))
+    if one.refusal is not None and one.refusal.reason in _NOT_COMPARED:
+        return tuple(marks.refused(one))
     found: dict[str, Finding] = {}
     for illness in ILLNESSES:
         for finding in illness(one):

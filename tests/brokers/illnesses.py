@@ -59,17 +59,18 @@ class Illnesses:
     def make(self) -> None:
         """Make all of them; the catalog publishes two topics."""
         for name, segments in {**dict.fromkeys(_OF_OBJECTS, 3), "small": SMALL}.items():
-            self._uploaded(name, segments)
-        self._uploaded("deleted", 1)
+            self.uploaded(name, segments)
+        self.uploaded("deleted", 1)
         self._swapped()
         for name, spoil in _OF_OBJECTS.items():
             spoil(self, self.topics[name])
         self._deleted()
         for name, settings in _OF_SETTINGS.items():
-            alter(self.kafka, self._uploaded(name, 1).name, settings)
+            alter(self.kafka, self.uploaded(name, 1).name, settings)
         alter(self.kafka, METADATA_TOPIC, {"retention.ms": _TEN_YEARS, BEFORE_MAX: str(2**63 - 1)})
 
-    def _uploaded(self, name: str, segments: int) -> Topic:
+    def uploaded(self, name: str, segments: int) -> Topic:
+        """A new topic with so many segments in the tier."""
         topic = self.topics[name] = self.kafka.create(name)
         for _ in range(segments):
             topic.append(RECORDS)
@@ -78,8 +79,10 @@ class Illnesses:
 
     def _swapped(self) -> None:
         """One topic is published; the sends of the other one are refused as too old."""
-        self._uploaded("unpublished", 3)
-        assert self.compact(self._uploaded("swapped", 3).name).code == 0
+        self.uploaded("unpublished", 3)
+        swapped = self.uploaded("swapped", 3)
+        assert self.compact(swapped.name).code == 0
+        copied_as(swapped.folder(), id_of(swapped.logs()[1]), self.own_id())
         alter(self.kafka, METADATA_TOPIC, {BEFORE_MAX: "1"})
         ran = self.compact("unpublished")
         assert ran.code == 3, ran
@@ -161,10 +164,6 @@ def _never_named(_: Illnesses, topic: Topic) -> None:
     copied_as(topic.folder(), id_of(topic.logs()[1]), STRANGE[0])
 
 
-def _orphaned(ill: Illnesses, topic: Topic) -> None:
-    copied_as(topic.folder(), id_of(topic.logs()[1]), ill.own_id())
-
-
 def _of_another_catalog(ill: Illnesses, topic: Topic) -> None:
     theirs = ill.own_id(ANOTHER)
     copied_as(topic.folder(), id_of(topic.logs()[1]), theirs)
@@ -204,7 +203,6 @@ _OF_OBJECTS: Final[dict[str, Callable[[Illnesses, Topic], None]]] = {
     "without-objects": _without_objects,
     "without-folder": _without_folder,
     "never-named": _never_named,
-    "orphaned": _orphaned,
     "another-catalog": _of_another_catalog,
     "overlapping": _overlapping,
     "unfound": _unfound,

@@ -98,10 +98,17 @@ def test_a_leak_is_counted_with_all_its_objects() -> None:
 
 def test_another_refusal_does_not_hide_what_is_missing() -> None:
     one = ILL["not_in_tier"]
-    refused = Refusal(reason=RefusalReason.ANOTHER_PLACE, detail="elsewhere", remedy="Look.")
-    assert {"not_in_tier", "another_place"} <= codes(replace(one, refusal=refused))
+    refused = Refusal(reason=RefusalReason.CORRUPT, detail="odd", remedy="Look.")
+    assert {"not_in_tier", "corrupt"} <= codes(replace(one, refusal=refused))
     partial = unknown(other(10, 19), lacking=["index"])
     assert "never_named" in codes(beside([partial]))
+
+
+def test_what_cannot_be_compared_is_not() -> None:
+    for code in ("not_in_tier", "never_named", "upload_stuck"):
+        for reason in (RefusalReason.ANOTHER_PLACE, RefusalReason.METADATA_LOST):
+            refused = Refusal(reason=reason, detail="elsewhere", remedy="Look.")
+            assert codes(replace(ILL[code], refusal=refused)) == {reason.replace(" ", "_")}
 
 
 def test_a_topic_that_the_cluster_lacks_has_only_that_finding() -> None:
