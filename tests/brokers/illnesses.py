@@ -81,7 +81,8 @@ class Illnesses:
         """One topic is published; the sends of the other one are refused as too old."""
         self.uploaded("unpublished", 3)
         swapped = self.uploaded("swapped", 3)
-        assert self.compact(swapped.name).code == 0
+        ran = self.compact(swapped.name)
+        assert ran.code == 0, ran
         copied_as(swapped.folder(), id_of(swapped.logs()[1]), self.own_id())
         alter(self.kafka, METADATA_TOPIC, {BEFORE_MAX: "1"})
         ran = self.compact("unpublished")
@@ -180,6 +181,7 @@ def _overlapping(ill: Illnesses, topic: Topic) -> None:
         path.rename(path.with_name(path.name.replace(copy.name[:20], f"{4:020}")))
     (copy,) = topic.folder().glob(f"*{STRANGE[0]}.log")
     copy.write_bytes(log)
+    copy.with_suffix(".timeindex").write_bytes(b"")  # That of the third segment would be wrong.
     upload = _begun(topic, 1, STRANGE[0], end=11)._replace(size_bytes=len(log))
     send(ill.kafka, [upload, updated(key_of(topic), STRANGE[0], FINISHED)])
 
