@@ -181,7 +181,9 @@ def _overlapping(ill: Illnesses, topic: Topic) -> None:
         path.rename(path.with_name(path.name.replace(copy.name[:20], f"{4:020}")))
     (copy,) = topic.folder().glob(f"*{STRANGE[0]}.log")
     copy.write_bytes(log)
-    copy.with_suffix(".timeindex").write_bytes(b"")  # That of the third segment would be wrong.
+    times = copy.with_suffix(".timeindex")
+    # The same timestamp, at an offset that is seven beyond the start.
+    times.write_bytes(times.read_bytes()[:8] + (7).to_bytes(4))
     upload = _begun(topic, 1, STRANGE[0], end=11)._replace(size_bytes=len(log))
     send(ill.kafka, [upload, updated(key_of(topic), STRANGE[0], FINISHED)])
 
