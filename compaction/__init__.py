@@ -10,6 +10,7 @@
     verification   whether sources and results agree on every key's latest value
     commits        what a commit changes in the catalog, and what must hold before and after
     deletion       which segments expire, and which objects may be deleted
+    diagnosis      what is wrong with a tier and its cluster, and what leads out
 
 docs/glossary.md explains the words. Time is an argument (`now_ms`), sizes are integers, and spans
 are half open (`model.units`). Each package imports only the packages above it in this list.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tierfold.jobs.api.changing import compact, forget, restore, vacuum
     from tierfold.jobs.api.failures import PartitionFailed, RunFenced
     from tierfold.jobs.api.frames import read, register
-    from tierfold.jobs.api.reading import explain, history, plan, status
+    from tierfold.jobs.api.reading import doctor, explain, history, plan, status
     from tierfold.jobs.api.rebuilding import rebuild
     from tierfold.jobs.api.segment import read_segment
     from tierfold.jobs.api.verifying import verify
@@ -42,6 +42,7 @@ __all__ = [
     "TierfoldError",
     "UnreadableObject",
     "compact",
+    "doctor",
     "explain",
     "forget",
     "history",
@@ -62,7 +63,7 @@ _MODULES = {
     "tierfold.jobs.api.failures": "PartitionFailed RunFenced",
     "tierfold.jobs.api.rebuilding": "rebuild",
     "tierfold.jobs.api.frames": "read register",
-    "tierfold.jobs.api.reading": "explain history plan status",
+    "tierfold.jobs.api.reading": "doctor explain history plan status",
     "tierfold.jobs.api.segment": "read_segment",
     "tierfold.jobs.api.verifying": "verify",
     "tierfold.jobs.context.byte_progress": "Progress",

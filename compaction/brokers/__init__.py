@@ -6,6 +6,7 @@
     broker_view           what brokers have of one partition, and which segment a look-up finds
     partition_fold        events of one partition, folded as a broker does
     metadata_fold         records of the topic, folded to a view of each partition
+    metadata_size         how large the topic is, and how fast it grows
     noted_segment         a segment that a row takes from what brokers noted of it
     cluster_facts         what a cluster answers when it is asked
     epoch_ends            what brokers answer about the end of a leader epoch

@@ -15,6 +15,7 @@ from tierfold.compaction.brokers.cluster_facts import (
     UnknownOffsets,
 )
 from tierfold.compaction.brokers.epoch_ends import EpochAnswer
+from tierfold.compaction.brokers.metadata_size import MetadataSize
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.model.serving import ServingCluster
 
@@ -74,6 +75,8 @@ class ClusterView:
     """Those that were asked for, or else all that the metadata topic names."""
     topics: Mapping[str, TopicSetup]
     """By name, how their topics are set up now, which may have other ids."""
+    metadata_size: MetadataSize = field(default_factory=MetadataSize)
+    """Of the records of the metadata topic that were read."""
 
     @property
     def metadata_topic(self) -> MetadataTopic:

@@ -108,6 +108,10 @@ class MetadataFold:
         """The partitions that were wanted, or else named or asked about, in order."""
         return tuple(sorted(self._named))
 
+    def has_any(self, key: PartitionKey) -> bool:
+        """Whether brokers have a segment of a partition, in any state; raises as `view`."""
+        return bool(self._of(key).fold.segments)
+
     def view(self, key: PartitionKey) -> BrokerView:
         """What brokers have of a partition; raises KeyError if it was not wanted."""
         named = self._of(key)

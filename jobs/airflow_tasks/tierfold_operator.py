@@ -25,6 +25,7 @@ VERBS: Final = (
     "plan",
     "compact",
     "status",
+    "doctor",
     "verify",
     "vacuum",
     "history",

@@ -1,6 +1,6 @@
 """api: the verbs as functions, `import tierfold`; the command line calls them too.
 
-    reading           `plan`, `explain`, `status`, `history`
+    reading           `plan`, `explain`, `status`, `doctor`, `history`
     verifying         `verify`
     changing          `compact`, `vacuum`, `restore`, `forget`
     rebuilding        `rebuild`

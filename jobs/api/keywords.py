@@ -95,6 +95,14 @@ class ReplayKeywords(ScopeKeywords, ClusterKeywords, total=False):
     """Where the dirty region begins; 0 cleans the whole log again. Default: the cleaner offset."""
 
 
+class DoctorKeywords(ScopeKeywords, ClusterKeywords, total=False):
+    """The keywords of `doctor`."""
+
+    storage_price: float | None
+    """US dollars per GiB and month. Default: the list price of the tier's store; of a folder, that
+    of Amazon S3 Standard."""
+
+
 class SendKeywords(TypedDict, total=False):
     """Whether brokers learn of what the verb does."""
 

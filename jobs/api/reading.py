@@ -1,4 +1,4 @@
-"""The verbs that change nothing: `plan`, `explain`, `status`, `history`.
+"""The verbs that change nothing: `plan`, `explain`, `status`, `doctor`, `history`.
 
 Each function raises BadSettings for a wrong setting or argument, and UnreadableObject or CorruptLog
 if the tier or the catalog cannot be read. An error in one partition is in the result.
@@ -12,13 +12,22 @@ from typing import Unpack
 from tierfold.compaction.brokers.cluster_view import ClusterView
 from tierfold.jobs.api.cluster_remarks import setup_warnings
 from tierfold.jobs.api.failures import checked
-from tierfold.jobs.api.keywords import CheckKeywords, PlanKeywords, ReplayKeywords, takes
+from tierfold.jobs.api.keywords import (
+    CheckKeywords,
+    DoctorKeywords,
+    PlanKeywords,
+    ReplayKeywords,
+    takes,
+)
 from tierfold.jobs.api.opening import cluster_alone, opened, settings_of
+from tierfold.jobs.context.request_prices import storage_price
 from tierfold.jobs.pipeline.left_unpublished import publishing_warnings
+from tierfold.jobs.reports.doctor_report import DoctorResult
 from tierfold.jobs.reports.explained_plan import ExplainResult
 from tierfold.jobs.reports.history_report import HistoryResult
 from tierfold.jobs.reports.plan_report import PlanResult
 from tierfold.jobs.reports.status_report import StatusResult
+from tierfold.jobs.verbs import doctor as doctor_verb
 from tierfold.jobs.verbs import history as history_verb
 from tierfold.jobs.verbs import plan as plan_verb
 from tierfold.jobs.verbs import status as status_verb
@@ -71,6 +80,35 @@ def status(tier: str | Path | None = None, **given: Unpack[ReplayKeywords]) -> S
         view = tools.context.cluster_view
         about = tools.about(*setup_warnings(view, tools.settings))
     return checked(StatusResult(partitions=tuple(found), cluster=view, **about), given)
+
+
+@takes(DoctorKeywords)
+def doctor(tier: str | Path | None = None, **given: Unpack[DoctorKeywords]) -> DoctorResult:
+    """Return what is wrong with a tier and its cluster: what loses data, what leaks, what hinders.
+
+    Without `tier`, what brokers alone can say; without brokers, what the listing and the catalog
+    can.
+
+    >>> tierfold.doctor("/mnt/tier", bootstrap_server="broker-1:9092").findings
+    """
+    if tier is None:
+        asked, settings = cluster_alone(given), settings_of(given)
+        found = doctor_verb.doctor_of_cluster(
+            asked.cluster, settings, asked.scope, asked.progress, asked.began_ms
+        )
+        view, about, scheme = asked.cluster.view, asked.about(), ""
+    else:
+        tools = opened(tier, given, asks_brokers=True)
+        found = doctor_verb.doctor(tools.context, tools.settings, tools.scope)
+        view, about, scheme = tools.context.cluster_view, tools.about(), tools.context.scheme
+    result = DoctorResult(
+        partitions=found.partitions,
+        examination=found,
+        price=storage_price(scheme, given.get("storage_price")),
+        cluster=view,
+        **about,
+    )
+    return checked(result, given)
 
 
 @takes(CheckKeywords)

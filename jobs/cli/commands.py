@@ -149,6 +149,32 @@ def status_verb(output: Output, **given: Any) -> None:
     finish(output, status(progress=output.progress, **given))
 
 
+@tierfold.command("doctor")
+@tier_or_cluster_options
+@clock_options
+@click.option(
+    "--storage-price",
+    type=click.FloatRange(0),
+    metavar="USD",
+    help="Per GiB and month. Default: list price of the store; of a folder, of S3 Standard.",
+)
+def doctor_verb(output: Output, **given: Any) -> None:
+    """Say what is wrong with a tier and its cluster: what loses data, leaks or hinders.
+
+    With brokers, TIER is compared with what they have; without TIER, they are asked alone. Nothing
+    is changed, and no topic need be compacted. Exit code 3: something loses data or leaks.
+
+    \b
+    Examples:
+      tierfold doctor /mnt/tier --bootstrap-server broker-1:9092
+      tierfold doctor --bootstrap-server broker-1:9092 --topic 'orders.*'
+      tierfold doctor /mnt/tier --json
+    """
+    from tierfold.jobs.api.reading import doctor
+
+    finish(output, doctor(progress=output.progress, **given))
+
+
 @tierfold.command("verify")
 @tier_options
 @table_options(

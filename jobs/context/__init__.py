@@ -15,7 +15,7 @@
     documents        writes and reads JSON documents
     byte_progress    how far a step is, in bytes
     run_progress     how far a whole run is
-    request_prices   what requests to a bucket cost
+    request_prices   what requests to a bucket and its storage cost
     stored_bytes     what the partitions in scope take
     stage_seconds    how long a run spends in each stage
     timestamps       parses and prints timestamps

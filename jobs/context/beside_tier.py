@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tierfold.compaction.brokers.broker_view import BrokerView
 from tierfold.compaction.model.segments import PartitionKey
+from tierfold.jobs.context.scope import Scope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,3 +21,5 @@ class BesideTier:
     list_again: Callable[[Mapping[PartitionKey, BrokerView]], None]
     """Lists what the first listing lacked of what brokers have; called before they are asked for
     offsets: what they delete after the replay is then below their log start."""
+    others: Scope | None = None
+    """Also what brokers have of partitions in this scope that the tier lacks; None: not wanted."""

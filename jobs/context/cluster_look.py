@@ -23,6 +23,7 @@ from tierfold.compaction.brokers.cluster_facts import (
 from tierfold.compaction.brokers.cluster_view import BrokerPartition, ClusterView
 from tierfold.compaction.brokers.epoch_ends import EpochAnswer
 from tierfold.compaction.brokers.lineage import epochs_to_ask
+from tierfold.compaction.brokers.metadata_fold import MetadataFold
 from tierfold.compaction.brokers.missing_rights import lacking
 from tierfold.compaction.brokers.topic_retention import local_time_ms
 from tierfold.compaction.model.errors import MissingRight, UnreadableObject
@@ -72,7 +73,7 @@ def cluster_view(
     replay = _asked(replay, setup, beside)
     replay.go_on(connection, progress)
     fold = replay.fold
-    keys = request.scope.chosen(fold.partitions() if listed is None else listed)
+    keys = _keys(request, fold)
     views = {key: fold.view(key) for key in keys}
     if beside is not None:
         beside.list_again(views)
@@ -84,7 +85,8 @@ def cluster_view(
         cluster_id=connection.cluster_id,
         setup=setup,
         topics=topics,
-        records=replay.records,
+        records=replay.size.records,
+        metadata_size=replay.size,
         partitions={
             key: BrokerPartition(
                 view=views[key],
@@ -101,13 +103,25 @@ def cluster_view(
     return view, replay
 
 
+def _keys(request: LookRequest, fold: MetadataFold) -> list[PartitionKey]:
+    """The partitions to show; of those that the tier lacks, only what brokers have something of."""
+    beside = request.beside
+    if beside is None:
+        return request.scope.chosen(fold.partitions())
+    if beside.others is None:
+        return request.scope.chosen(beside.listed)
+    others = (key for key in fold.partitions() if key not in beside.listed)
+    return beside.others.chosen([*beside.listed, *(one for one in others if fold.has_any(one))])
+
+
 def _asked(
     replay: MetadataReplay | None, setup: ClusterSetup, beside: BesideTier | None
 ) -> MetadataReplay:
     """The replay, or a new one, once it was asked about the segments of the tier."""
     if replay is None:
         listed = None if beside is None else beside.listed
-        replay = MetadataReplay(setup.metadata_topic.partitions, listed)
+        folds_all = beside is not None and beside.others is not None
+        replay = MetadataReplay(setup.metadata_topic.partitions, listed, folds_all=folds_all)
     if beside is not None:
         for key, segment_ids in beside.listed.items():
             replay.ask(key, segment_ids, beside.asked_by)

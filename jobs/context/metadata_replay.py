@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from tierfold.compaction.brokers.metadata_fold import MetadataFold
 from tierfold.compaction.brokers.metadata_partitions import metadata_partition
+from tierfold.compaction.brokers.metadata_size import MetadataSize
 from tierfold.compaction.model.segment_ids import Maker, maker_of
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.jobs.context.run_progress import RunProgress
@@ -17,12 +18,19 @@ class MetadataReplay:
     """What brokers have of partitions, as far as their metadata topic was read."""
 
     def __init__(
-        self, partition_count: int, listed: Mapping[PartitionKey, Collection[str]] | None
+        self,
+        partition_count: int,
+        listed: Mapping[PartitionKey, Collection[str]] | None,
+        *,
+        folds_all: bool = False,
     ) -> None:
-        """`partition_count`: of the metadata topic. `listed`: as of `BesideTier`; None: of all."""
-        self.fold = MetadataFold(partition_count, listed)
-        self.records = 0
-        """How many were read."""
+        """`partition_count`: of the metadata topic. `listed`: as of `BesideTier`; None: of all.
+
+        `folds_all`: whether partitions that are not listed are wanted, too.
+        """
+        self.fold = MetadataFold(partition_count, None if folds_all else listed)
+        self.size = MetadataSize()
+        """Of the records that were read."""
         self._numbers = range(partition_count)
         self._starts: dict[int, int] | None = None if listed is not None else {}
         """Where the topic's partitions begin; None: not asked yet. Beside no tier nothing would
@@ -59,4 +67,4 @@ class MetadataReplay:
         with progress.replay() as replayed:
             for chunk in read_metadata(connection, first_offsets, replayed, starts=starts):
                 self.fold.apply(chunk)
-                self.records += len(chunk)
+                self.size = self.size.with_chunk(chunk)

@@ -27,6 +27,8 @@ class RunCluster:
         needs_settings: Callable[[str], bool] = lambda _topic: False,
     ) -> None:
         self.settings = settings
+        self.others: Scope | None = None
+        """See `BesideTier`; a verb sets it before the first look."""
         self._needs_settings = needs_settings
         """Whether the verb needs what the cluster has for a topic."""
         self.view: ClusterView | None = None

@@ -10,7 +10,7 @@ read again, and all that follows (`rows_since`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from tierfold.compaction.brokers.broker_view import BrokerView
@@ -58,13 +58,13 @@ def with_brokers(
     listed: dict[PartitionKey, Listing | Exception] = {}
 
     def list_again(views: Mapping[PartitionKey, BrokerView]) -> None:
-        unlisted = [
-            key for key, one in known.items() if one.refusal is None and _unlisted(one, views[key])
-        ]
+        unlisted = [key for key in views if key not in known or _is_to_list(known[key], views[key])]
         listed.update(context.tier.listings(unlisted))
 
     ids = {key: _ids(one) for key, one in known.items()}
-    beside = BesideTier(listed=ids, asked_by=asked_by, list_again=list_again)
+    beside = BesideTier(
+        listed=ids, asked_by=asked_by, list_again=list_again, others=cluster.others
+    )
     look_at = cluster.look_again if is_again else cluster.look
     try:
         look = look_at(context.progress, beside)
@@ -74,9 +74,27 @@ def with_brokers(
         rows = (one.state for one in known.values() if one.state is not None)
         connection = cluster.connection
         raise topic_deleted(rows, connection.cluster_id, connection.server) or error from None
+    others = _without_folder(context, look.partitions.keys() - known.keys())
     return {
         key: _seen(one, look.partitions[key], look.cluster_id, listed.get(key))
-        for key, one in known.items()
+        for key, one in {**known, **others}.items()
+    }
+
+
+def _is_to_list(known: KnownPartition, view: BrokerView) -> bool:
+    return known.refusal is None and bool(_unlisted(known, view))
+
+
+def _without_folder(
+    context: RunContext, keys: Collection[PartitionKey]
+) -> dict[PartitionKey, KnownPartition]:
+    """Return partitions that brokers have and the tier had nothing of, each with its row."""
+    if not keys:
+        return {}
+    rows = context.catalog.look(keys).by_key
+    return {
+        key: KnownPartition(key=key, state=rows.get(key), refusal=None, listed=())
+        for key in sorted(keys)
     }
 
 

@@ -147,6 +147,8 @@ def known_among(
 ) -> list[KnownPartition]:
     """Return each of `keys` with its row and listing; `everywhere`: the tier's partitions.
 
+    Then those that the tier lacks, if the run's cluster shows others (`RunCluster.others`).
+
     All are listed at once, after the rows were read: an older listing would lack a live segment.
 
     The catalog identifies a topic by its id. A folder copied under another name would count as the
@@ -168,7 +170,7 @@ def known_among(
         listings = context.tier.listings([state.key for state in newer])
         changed = _with_rows(context, everywhere, RowsRead(states=newer, refused={}), listings)
         seen |= with_brokers(context, context.cluster, changed)
-    return [seen[key] for key in keys]
+    return [*(seen[key] for key in keys), *(seen[key] for key in sorted(seen.keys() - set(keys)))]
 
 
 def _with_rows(

@@ -6,6 +6,7 @@
     plan_report      the result of `plan` and `compact`
     explained_plan   the result of `plan --explain`, as a picture
     status_report    the result of `status`
+    doctor_report    the result of `doctor`
     config_report    the result of `config`
     broker_report    what `status` shows of brokers
     verify_report    the result of `verify`

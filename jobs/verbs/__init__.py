@@ -3,6 +3,7 @@
     plan             `plan`
     compact          `compact`
     status           `status`
+    doctor           `doctor`
     verify           `verify`
     verified         what `verify` found out about one partition
     verified_by_brokers  what it finds by brokers' metadata, and as a consumer reads

@@ -21,6 +21,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], str, int]]] = {
     "plan": (("TIER",), NO_POLICY, 0),
     "compact": (("TIER",), NO_POLICY, 0),
     "status": (("TIER",), "0–12154", 0),
+    "doctor": (("TIER",), "nothing is wrong", 0),
     "verify": (("TIER", "--topic", "nothing*"), "No partitions", 0),
     "history": (("TIER", PARTITION), "no run has touched it", 0),
     "restore": (("TIER", PARTITION, "--to", "now"), "no run has touched tiered-0", 2),

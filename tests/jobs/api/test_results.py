@@ -78,6 +78,10 @@ VERBS: Final[dict[str, tuple[Callable[[Path], Result[Any]], tuple[str, ...]]]] =
     ),
     "compact": (lambda tier: tierfold.compact(tier, **LOCAL), ()),
     "status": (lambda tier: tierfold.status(tier, topics=["or*"], **KNOWN), ("--topic", "or*")),
+    "doctor": (
+        lambda tier: tierfold.doctor(tier, storage_price=0.5, **KNOWN),
+        ("--storage-price", "0.5"),
+    ),
     "verify": (lambda tier: tierfold.verify(tier, **LOCAL), ()),
     "vacuum": (lambda tier: tierfold.vacuum(tier, grace_ms=0, **KNOWN), ("--grace-period", "0s")),
     "history": (lambda tier: tierfold.history(tier, "orders-0", 3, **KNOWN), ("--limit", "3")),
@@ -155,9 +159,11 @@ def test_a_result_is_a_frame_a_page_and_a_text(verb: str, compacted: Path) -> No
     assert list(frame["outcome"]) == [one.outcome for one in result.partitions]
     page = result._repr_html_()
     assert page.startswith("<pre")
-    assert "orders-0" in page
+    # Where nothing is wrong, `doctor` names topics only.
+    name = "orders" if verb == "doctor" else "orders-0"
+    assert name in page
     assert "\x1b" not in page
-    assert "orders-0" in str(result)
+    assert name in str(result)
     assert repr(result).startswith(f"<{type(result).__name__} of {compacted}: {result.outcome}")
 
 

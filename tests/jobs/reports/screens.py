@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -9,12 +10,21 @@ from typing import Any, Final
 
 from rich.console import Console
 
+from tests.compaction.brokers.test_preconditions import GOOD, cluster, configs, topic
 from tests.compaction.builders import KEY
+from tests.compaction.illnesses import HEALTHY, ILL
+from tests.jobs.result_schema import faults
+from tierfold.compaction.brokers.cluster_view import ClusterView
+from tierfold.compaction.brokers.metadata_size import MetadataSize
 from tierfold.compaction.cleaning.counts import Counts
 from tierfold.compaction.commits.receipts import VerifiedParts
+from tierfold.compaction.diagnosis.diagnosis import diagnosis
+from tierfold.compaction.diagnosis.examined import Examined
+from tierfold.compaction.model.rules import DAY_MS
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.skipping.probe_counts import ProbeCounts
 from tierfold.compaction.verification.comparison import SecondOpinion
+from tierfold.jobs.context.request_prices import storage_price
 from tierfold.jobs.pipeline.partition_report import (
     COMPACTED,
     FAILED,
@@ -23,10 +33,12 @@ from tierfold.jobs.pipeline.partition_report import (
     REFUSED,
     PartitionReport,
 )
+from tierfold.jobs.reports.doctor_report import DoctorResult
 from tierfold.jobs.reports.plan_report import PlanResult
 from tierfold.jobs.reports.result import Result
 from tierfold.jobs.reports.tables import ROWS_MAX
 from tierfold.jobs.reports.verify_report import VerifyResult
+from tierfold.jobs.verbs.doctor import examination_of
 from tierfold.jobs.verbs.verified import Verified
 
 FLEET: Final = [
@@ -106,7 +118,53 @@ def _verify(*found: Verified) -> Result[Any]:
     return VerifyResult(tier="/tier", partitions=found)
 
 
+def _doctor(*examined: Examined, records: int = 9_000, **settings: str) -> Result[Any]:
+    """Partitions of as many topics, on a cluster of Kafka 3.8."""
+    names = {one.key.topic for one in examined}
+    look = ClusterView(
+        cluster_id="c",
+        setup=cluster(brokers={1: {"compression.zstd.level": "3"}}),
+        records=0,
+        partitions={},
+        topics={name: replace(topic(configs(GOOD | settings)), name=name) for name in names},
+        metadata_size=MetadataSize(
+            records=records, value_bytes=160 * records, first_ms=DAY_MS, last_ms=101 * DAY_MS
+        ),
+    )
+    found = examination_of(examined, diagnosis(examined, look, grace_ms=DAY_MS))
+    return DoctorResult(
+        tier="/tier",
+        partitions=found.partitions,
+        examination=found,
+        price=storage_price("", None),
+        cluster=look,
+    )
+
+
+def _of_fleet(code: str, number: int) -> Examined:
+    return replace(ILL[code], key=replace(KEY, topic="fleet", partition=number))
+
+
+SICK: Final = [
+    replace(one, key=replace(KEY, topic=code.replace("_", "-"), partition=0))
+    for code, one in ILL.items()
+]
+
 SCREENS: Final = {
+    # What needs a person comes first, and what to do with it.
+    "print-doctor-sick": (
+        120,
+        _doctor(*SICK, records=1_234_567, **{"retention.bytes": "1000000000"}),
+    ),
+    # Each code once, however many partitions have it.
+    "print-doctor-fleet": (
+        120,
+        _doctor(*(_of_fleet("orphans" if i % 2 else "small_segments", i) for i in range(500))),
+    ),
+    "print-doctor-healthy": (
+        120,
+        _doctor(*(replace(HEALTHY, key=replace(KEY, partition=i)) for i in range(500))),
+    ),
     # A fleet fits a screen, and the worst comes first.
     "print-plan-fleet": (120, _plan(*FLEET)),
     # A failure shows no result, and its whole path.
@@ -156,4 +214,8 @@ def printed(_: Path) -> dict[str, str]:
         out = StringIO()
         result.print_tables(Console(file=out, width=width, highlight=False))
         found[f"{name}.txt"] = "".join(line.rstrip() + "\n" for line in out.getvalue().splitlines())
+        if name == "print-doctor-sick":
+            document = result.to_dict()
+            assert faults(document) == []
+            found[f"{name}.json"] = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
     return found

@@ -53,6 +53,7 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     found["planned"] = tierfold("plan", tier, *ALWAYS, "--json")
     found["compacted"] = tierfold("compact", tier, *ALWAYS, *orders, "--json")
     found["status"] = tierfold("status", tier, "--json", "--segments")
+    found["doctor"] = tierfold("doctor", truncated, "--json")
     found["verified"] = tierfold("verify", tier, "--json")
     found["history"] = tierfold("history", tier, "orders-0", "--json")
     first = found["history"].entries[0]["history"][-1]["committed_at"]

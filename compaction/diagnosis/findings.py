@@ -1,0 +1,162 @@
+"""What is wrong: a finding has a code, says how bad it is, and what leads out.
+
+Where other verbs already refuse for the same thing, the finding has the refusal's code. Each code
+has a paragraph in docs/doctor.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from tierfold.compaction.brokers.preconditions import PreconditionCode
+from tierfold.compaction.discovery.view import RefusalReason
+from tierfold.compaction.model.refusal_parts import RefusalPart
+from tierfold.compaction.model.segments import PartitionKey
+
+
+class Severity(StrEnum):
+    """How bad it is, the worst first."""
+
+    LOSES_DATA = "loses data"
+    LEAKS = "leaks"
+    """Objects are paid for, and nothing will ever delete them."""
+    HINDERS = "hinders"
+    """Brokers or tierfold cannot do something, and nothing is lost."""
+    NOTE = "note"
+
+
+NEEDS_A_PERSON: Final = frozenset({Severity.LOSES_DATA, Severity.LEAKS})
+
+
+class FindingCode(StrEnum):
+    """What no refusal has a code for; documents have these, so they never change."""
+
+    UPLOAD_STUCK = "upload_stuck"
+    DELETION_STUCK = "deletion_stuck"
+    UNPUBLISHED = "unpublished"
+    ORPHANS = "orphans"
+    UNDELETED_OBJECTS = "undeleted_objects"
+    TOPIC_DELETED = "topic_deleted"
+    TOPIC_UNKNOWN = "topic_unknown"
+    VACUUM_DUE = "vacuum_due"
+    UNFOUND_OFFSETS = "unfound_offsets"
+    HOLES_ASSUMED = "holes_assumed"
+    OVERLAPPING_UPLOADS = "overlapping_uploads"
+    SMALL_SEGMENTS = "small_segments"
+    EMPTY_POLICY = "empty_policy"
+    KAFKA_20732 = "kafka_20732"
+    METADATA_LARGE = "metadata_large"
+
+
+def code_of(reason: RefusalReason) -> str:
+    """The reason of a refusal as documents have it."""
+    return reason.replace(" ", "_")
+
+
+_SEVERITIES: Final[dict[str, Severity]] = {
+    **dict.fromkeys(
+        (
+            PreconditionCode.RETENTION_BYTES,
+            PreconditionCode.RETENTION_MS,
+            PreconditionCode.METADATA_SETTINGS,
+            PreconditionCode.STOPS_BROKERS,
+            *map(
+                code_of,
+                (
+                    RefusalReason.GAP,
+                    RefusalReason.DATA_GONE,
+                    RefusalReason.CORRUPT,
+                    RefusalReason.NOT_IN_TIER,
+                    RefusalReason.DELETED_BY_BROKERS,
+                    RefusalReason.UNLIKE_BROKERS,
+                    RefusalReason.LINEAGE_DIVERGED,
+                    RefusalReason.LINEAGE_DENIED,
+                    RefusalReason.TIER_BEYOND_LOG,
+                    RefusalReason.METADATA_LOST,
+                    RefusalReason.ANOTHER_METADATA_TOPIC,
+                ),
+            ),
+        ),
+        Severity.LOSES_DATA,
+    ),
+    code_of(RefusalReason.NEVER_NAMED): Severity.LEAKS,
+}
+"""Of refusals; what is not here hinders."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that is wrong with a partition, a topic, or the cluster."""
+
+    code: str
+    """Lower case with underscores: of `FindingCode`, or of a refusal."""
+    severity: Severity
+    detail: str
+    """What is wrong, with its value and place; a sentence without its full stop."""
+    remedy: str
+    """What to do, in sentences."""
+    key: PartitionKey | None = None
+    """The partition; None: it is a topic's or the cluster's."""
+    topic: str = ""
+    """The topic; empty: it is the cluster's."""
+    size_bytes: int | None = None
+    """Bytes of the objects that it is about; None: it is about none, or they are not known."""
+
+    @property
+    def needs_a_person(self) -> bool:
+        """Whether something loses data or leaks."""
+        return self.severity in NEEDS_A_PERSON
+
+
+def severity_of(code: str) -> Severity:
+    """How bad the reason of a refusal is."""
+    return _SEVERITIES.get(code, Severity.HINDERS)
+
+
+def finding_of(
+    part: RefusalPart,
+    *,
+    key: PartitionKey | None = None,
+    topic: str = "",
+    size_bytes: int | None = None,
+) -> Finding:
+    """The finding that a refusal is."""
+    return Finding(
+        code=str(part.code),
+        severity=severity_of(part.code),
+        detail=part.detail.rstrip("."),
+        remedy=part.remedy,
+        key=key,
+        topic=topic if key is None else key.topic,
+        size_bytes=size_bytes,
+    )
+
+
+_WHATEVER_RESTARTS: Final = (
+    PreconditionCode.STOPS_BROKERS,
+    code_of(RefusalReason.METADATA_LOST),
+    code_of(RefusalReason.ANOTHER_METADATA_TOPIC),
+    PreconditionCode.METADATA_SETTINGS,
+)
+"""What takes more with it at the next restart of a broker: first of all, in this order."""
+
+
+def worst_first(found: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The findings by severity, then by code, the largest first, then by topic and partition."""
+    order = [*Severity]
+    return tuple(
+        sorted(
+            found,
+            key=lambda one: (
+                order.index(one.severity),
+                [one.code != code for code in _WHATEVER_RESTARTS],
+                one.code,
+                -(one.size_bytes or 0),
+                one.topic,
+                -1 if one.key is None else one.key.partition,
+            ),
+        )
+    )
