@@ -177,7 +177,10 @@ def test_its_own_retention_deletes(own_kafka: KafkaCluster, tmp_path: Path) -> N
         part.append([(b"of day %d" % days, b"only"), *records(days)])
     topic.wait_until_tiered()
     night = Night(own_kafka, tmp_path, topic)
-    (settings,), (look,) = (of("Retention beside brokers") for of in (settings_of, commands_of))
+    (settings,), (look,) = (
+        settings_of("Retention beside brokers"),
+        commands_of("Retention beside brokers"),
+    )
     night.opts_in(settings)
     night.compact()
     before = night.newest()

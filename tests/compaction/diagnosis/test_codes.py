@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from tests.compaction.illnesses import ILL
+from tests.compaction.ill_partitions import ILL
 from tests.tidy.source_tree import ROOT
 from tierfold.compaction.brokers.preconditions import PreconditionCode
 from tierfold.compaction.diagnosis.findings import FindingCode, Severity, code_of, severity_of
@@ -42,5 +42,5 @@ def test_a_paragraph_says_how_bad_it_is() -> None:
 
 
 def test_each_code_of_its_own_has_an_example() -> None:
-    of_topics = {"empty_policy", "kafka_20732", "metadata_large"}  # test_cluster
+    of_topics = {"empty_policy", "kafka_20732", "metadata_large"}  # test_ill_clusters
     assert set(map(str, FindingCode)) - set(ILL) == of_topics

@@ -10,7 +10,7 @@ import pytest
 from tests.compaction.beside_brokers import own_id
 from tests.compaction.broker_events import LISTED, added, updated
 from tests.compaction.builders import KEY, a_chain, a_segment, a_state, unknown
-from tests.compaction.illnesses import (
+from tests.compaction.ill_partitions import (
     GONE_FROM_MIDDLE,
     HEALTHY,
     ILL,

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from tests.compaction.brokers.test_preconditions import GOOD, cluster, configs, topic
 from tests.compaction.builders import KEY
-from tests.compaction.illnesses import HEALTHY, ILL
+from tests.compaction.ill_partitions import HEALTHY, ILL
 from tests.jobs.result_schema import faults
 from tierfold.compaction.brokers.cluster_view import ClusterView
 from tierfold.compaction.brokers.metadata_size import MetadataSize

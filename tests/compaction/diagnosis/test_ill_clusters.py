@@ -15,7 +15,7 @@ from tests.compaction.brokers.test_preconditions import (
     configs,
     topic,
 )
-from tests.compaction.illnesses import HEALTHY, ILL
+from tests.compaction.ill_partitions import HEALTHY, ILL
 from tierfold.compaction.brokers.broker_versions import KafkaVersion
 from tierfold.compaction.brokers.cluster_facts import ClusterSetup
 from tierfold.compaction.brokers.cluster_view import ClusterView
