@@ -45,7 +45,9 @@ from tierfold.storage.brokers.facts import topic_configs
 pytestmark = pytest.mark.jvm
 
 COMPACT: Final = Rules(cleanup_policy=frozenset({"compact"}))
-COMPACT_DELETE: Final = Rules(cleanup_policy=frozenset({"compact", "delete"}))
+COMPACT_DELETE: Final = Rules(
+    cleanup_policy=frozenset({"compact", "delete"}), retention_written=frozenset({"retention_ms"})
+)
 READ_METADATA: Final = Right(AclOperation.READ, METADATA_TOPIC)
 METADATA_SETTINGS: Final = Right(AclOperation.DESCRIBE_CONFIGS, METADATA_TOPIC)
 BROKER_SETTINGS: Final = Right(

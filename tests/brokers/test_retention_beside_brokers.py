@@ -12,7 +12,6 @@ from typing import Any, Final
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
-from tests.brokers import topics
 from tests.brokers.access import Right, granted
 from tests.brokers.altered_settings import alter
 from tests.brokers.cluster import KafkaCluster
@@ -70,14 +69,10 @@ class Kept(Published):
         self.kafka.wait(lambda: not ids_in(folder) & ids, "the brokers' own deletion")
 
 
-@pytest.fixture
-def hours_old(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first records are ten hours old."""
-    monkeypatch.setattr(topics, "FIRST_MS", time.time_ns() // 1_000_000 - 10 * HOUR_MS)
-
-
 def kept_topic(kafka: KafkaCluster, folder: Path, name: str) -> Kept:
-    topic = kafka.create(name)
+    kafka.create(name)
+    first_ms = time.time_ns() // 1_000_000 - len(OF_HOURS) * HOUR_MS
+    topic = Topic(kafka, name, first_ms=first_ms)
     for key in OF_HOURS:
         append(topic, [(key, b"only"), (b"always", key)])
     topic.wait_until_tiered()
@@ -98,7 +93,6 @@ def scripted_moves(*rules: Rule) -> Iterator[None]:
         yield
 
 
-@pytest.mark.usefixtures("hours_old")
 def test_the_log_start_moves_and_brokers_delete(kafka: KafkaCluster, tmp_path: Path) -> None:
     served = kept_topic(kafka, tmp_path, "kept")
     served.compact()
@@ -137,7 +131,6 @@ STEPS = [
 
 
 @pytest.mark.soak
-@pytest.mark.usefixtures("hours_old")
 @pytest.mark.parametrize(("step", "is_done"), STEPS)
 def test_killed_anywhere_the_next_run_goes_on(
     kafka: KafkaCluster, tmp_path: Path, step: str, *, is_done: bool
@@ -160,7 +153,6 @@ def test_killed_anywhere_the_next_run_goes_on(
 
 
 @pytest.mark.soak
-@pytest.mark.usefixtures("hours_old")
 def test_an_answer_that_is_lost_is_no_loss(kafka: KafkaCluster, tmp_path: Path) -> None:
     served = kept_topic(kafka, tmp_path, "kept-unanswered")
     served.compact()
@@ -174,7 +166,6 @@ def test_an_answer_that_is_lost_is_no_loss(kafka: KafkaCluster, tmp_path: Path) 
 
 
 @pytest.mark.soak
-@pytest.mark.usefixtures("hours_old")
 def test_a_topic_that_was_created_again_loses_nothing(kafka: KafkaCluster, tmp_path: Path) -> None:
     """Between the look and the request: the newer topic has another id, and younger records."""
     served = kept_topic(kafka, tmp_path, "kept-again")
@@ -182,7 +173,8 @@ def test_a_topic_that_was_created_again_loses_nothing(kafka: KafkaCluster, tmp_p
 
     def again() -> None:
         served.topic.delete()
-        later = kafka.create("kept-again")
+        kafka.create("kept-again")
+        later = Topic(kafka, "kept-again", first_ms=time.time_ns() // 1_000_000)
         for key in OF_HOURS:
             append(later, [(key, b"later"), (b"always", key)])
 
@@ -195,7 +187,6 @@ def test_a_topic_that_was_created_again_loses_nothing(kafka: KafkaCluster, tmp_p
 
 
 @pytest.mark.soak
-@pytest.mark.usefixtures("hours_old")
 def test_the_door_refuses_what_is_not_as_the_look_showed(
     kafka: KafkaCluster, tmp_path: Path
 ) -> None:
@@ -229,7 +220,6 @@ def test_the_door_refuses_what_is_not_as_the_look_showed(
 
 
 @pytest.mark.soak
-@pytest.mark.usefixtures("hours_old")
 def test_brokers_may_have_a_finite_retention_too(kafka: KafkaCluster, tmp_path: Path) -> None:
     served = kept_topic(kafka, tmp_path, "kept-twice")
     served.compact()
@@ -241,7 +231,6 @@ def test_brokers_may_have_a_finite_retention_too(kafka: KafkaCluster, tmp_path: 
 
 
 @pytest.mark.soak
-@pytest.mark.usefixtures("hours_old")
 def test_without_the_right_nothing_is_claimed(kafka: KafkaCluster, tmp_path: Path) -> None:
     served = kept_topic(kafka, tmp_path, "kept-denied")
     served.compact()
@@ -271,7 +260,6 @@ def test_without_the_right_nothing_is_claimed(kafka: KafkaCluster, tmp_path: Pat
 
 
 @pytest.mark.soak
-@pytest.mark.usefixtures("hours_old")
 def test_where_no_retention_is_written_compact_and_vacuum_say_so(
     kafka: KafkaCluster, tmp_path: Path
 ) -> None:

@@ -20,7 +20,7 @@ from rich.console import Console
 from tests.jobs.commands import ROOT, script, users_environment
 from tests.jobs.tiers import key_of, updated_tier
 from tierfold.jobs.cli.log_lines import logged_on_stderr
-from tierfold.jobs.cli.output import output_option
+from tierfold.jobs.cli.output import json_option
 from tierfold.jobs.cli.progress_bars import Bar, far, left
 from tierfold.jobs.context.byte_progress import Progress
 from tierfold.jobs.context.stopping import Stopped, deferred, stoppable
@@ -100,7 +100,7 @@ def test_no_line_is_written_where_stderr_is_part_of_a_document(
     context = click.Context(click.Command("plan"))
     with pytest.raises(Stopped), stoppable(), deferred():
         monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
-        output = output_option(context, click.Option(["--json"]), True)
+        output = json_option(context, click.Option(["--json"]), True)
         with logged_on_stderr(context):
             output.progress(WAVE)
         signal.raise_signal(signal.SIGINT)

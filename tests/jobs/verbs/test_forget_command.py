@@ -95,7 +95,7 @@ def test_status_and_plan_of_a_refused_partition_show_its_row(tmp_path: Path) -> 
     assert not told(" ".join(shown.split()), "refused, see below", "2 segments retired")
     (part,) = status["refusals"]
     line = f"orders-0: {part['detail']} [lineage_diverged]. {part['remedy']}"
-    assert shown.splitlines()[-2] == line
+    assert line in shown.splitlines()
     assert tierfold("plan", tier, "--json", *COMPACT).entries[0]["epoch"] == row.epoch
     vacuumed = tierfold("vacuum", tier, "--json", "--dry-run").entries[0]
     assert (vacuumed["outcome"], vacuumed["epoch"]) == ("refused", row.epoch)
