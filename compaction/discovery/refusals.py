@@ -16,6 +16,7 @@ from tierfold.compaction.discovery.view import (
     RefusalReason,
     first_few,
     missing_segment,
+    start_behind,
 )
 from tierfold.compaction.model.errors import UNCHANGED
 from tierfold.compaction.model.leader_epochs import is_within_lineage
@@ -42,8 +43,7 @@ _HOLE_OR_MISSING: Final = (
     " say endOffset {end} for the first of the two. If that holds for every such gap, run again"
     " with --holes-are-holes {name}. If the topic was never compacted, or the metadata name a"
     " segment that is not here, bring it back, or run again once its upload is complete; if it is"
-    " lost for good, move the segments below offset {after} out of the tier and keep them: the log"
-    " then starts there."
+    " lost for good, {start}"
 )
 
 
@@ -117,9 +117,9 @@ def refused_by_history(history: History, live: Sequence[Segment]) -> Refusal | N
 
 def _refused_gap(facts: PartitionFacts, history: History, found: Gap) -> Refusal:
     """The refusal of a gap, which may be a hole unless the end of the segment below is known."""
-    before, after = found.before, found.after
+    before, after, is_served = found.before, found.after, facts.brokers is not None
     if before is None or not facts.holes(history).may_be_hole(found):
-        return missing_segment(found.start_offset - 1, before, after)
+        return missing_segment(found.start_offset - 1, before, after, is_served=is_served)
     where = f"the last batch of segment {before.segment_id} ends at offset {before.end_offset}"
     if before.end_offset < before.start_offset:
         where = f"segment {before.segment_id} has 0 bytes and starts at {before.start_offset}"
@@ -128,7 +128,9 @@ def _refused_gap(facts: PartitionFacts, history: History, found: Gap) -> Refusal
         detail=f"{where}, segment {after.segment_id} starts at {after.start_offset};"
         f" {found.hole}: a hole, or a missing segment",
         remedy=_HOLE_OR_MISSING.format(
-            name=facts.key, end=found.hole.end_offset, after=after.start_offset
+            name=facts.key,
+            end=found.hole.end_offset,
+            start=start_behind(after.start_offset, is_served=is_served),
         ),
     )
 

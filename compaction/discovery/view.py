@@ -237,14 +237,34 @@ def first_break(segments: Sequence[Segment]) -> Refusal | None:
     return None
 
 
-def missing_segment(end_offset: int, before: Segment | None, after: Segment) -> Refusal:
-    """The refusal of a partition that lacks the offsets between `end_offset` and a segment."""
+def start_behind(offset: int, *, is_served: bool) -> str:
+    """How the log begins behind what is lost for good, a clause; `is_served`: brokers were asked.
+
+    What is moved out of the tier that brokers serve is missing for their consumers.
+    """
+    if is_served:
+        return (
+            f"`kafka-delete-records.sh` lets the log start at offset {offset}, where consumers then"
+            " begin; move nothing out of the tier."
+        )
+    return (
+        f"move the segments below offset {offset} out of the tier and keep them: the log then"
+        " starts there."
+    )
+
+
+def missing_segment(
+    end_offset: int, before: Segment | None, after: Segment, *, is_served: bool = False
+) -> Refusal:
+    """The refusal of a partition that lacks the offsets between `end_offset` and a segment.
+
+    `is_served`: as of `start_behind`.
+    """
     ends = "the segments below end" if before is None else f"segment {before.segment_id} ends"
     return Refusal(
         reason=RefusalReason.GAP,
         detail=f"{ends} at offset {end_offset}, segment {after.segment_id} starts at"
         f" {after.start_offset}",
         remedy="Bring the missing segment back, or run again once its upload is complete. If it is"
-        f" lost for good, move the segments below offset {after.start_offset} out of the tier and"
-        " keep them: the log then starts there.",
+        f" lost for good, {start_behind(after.start_offset, is_served=is_served)}",
     )

@@ -344,3 +344,15 @@ def test_lost_objects_that_a_live_segment_replaced_are_not_mended_by_deleting_re
 def test_what_deleting_records_takes_with_it_is_said() -> None:
     refusal = refusal_beside(None, [FIRST], [*FINISHED_FIRST, *uploaded("10-19", 10, 19)])
     assert "all records up to offset 19, also those that are not lost" in refusal.remedy
+
+
+def test_a_gap_beside_brokers_takes_nothing_out_of_the_tier() -> None:
+    """What brokers name must stay; the log start passes the gap instead."""
+    found = [upload(0, 9), upload(20, 29)]
+    events = [*uploaded("0-9", 0, 9), *uploaded("20-29", 20, 29)]
+    refusal = refusal_beside(None, found, events)
+    assert refusal.reason is RefusalReason.GAP
+    assert "`kafka-delete-records.sh` lets the log start at offset 20" in refusal.remedy
+    assert "out of the tier and keep" not in refusal.remedy
+    seen = view_beside(None, found, events, log_start=20)
+    assert [segment.start_offset for segment in seen.segments] == [20]
