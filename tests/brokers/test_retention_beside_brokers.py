@@ -174,7 +174,7 @@ def test_a_topic_that_was_created_again_loses_nothing(kafka: KafkaCluster, tmp_p
     def again() -> None:
         served.topic.delete()
         kafka.create("kept-again")
-        later = Topic(kafka, "kept-again", first_ms=time.time_ns() // 1_000_000)
+        later = Topic(kafka, "kept-again", first_ms=time.time_ns() // 1_000_000 - 10 * HOUR_MS)
         for key in OF_HOURS:
             append(later, [(key, b"later"), (b"always", key)])
 
