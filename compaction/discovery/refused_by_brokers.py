@@ -142,12 +142,15 @@ def _forgotten_uploads(facts: PartitionFacts, brokers: BrokerPartition) -> Refus
     # A retired one without objects may be what a person copied here, and moved out again.
     there = {listed.segment_id for listed in facts.classified.retired}
     there |= frozenset[str]() if facts.state is None else facts.state.live_ids
+    # A rebuild names nothing below the log start: brokers would delete it.
+    is_rebuilt = facts.state is not None and facts.state.rebuilt_at_ms >= 0
     uploads = [
         segment
         for segment in _named_in(facts.state)
         if segment.is_named_by_brokers
         and segment.segment_id in there
         and phase_of(segment.segment_id, brokers) is Phase.NEVER_NAMED
+        and not (is_rebuilt and segment.end_offset < brokers.log_start)
     ]
     if not uploads:
         return None

@@ -19,7 +19,10 @@ from tierfold.compaction.discovery.metadata_loss import (
     perhaps_named,
     topic_deleted,
 )
-from tierfold.compaction.discovery.refused_by_brokers import refused_without_row_by_brokers
+from tierfold.compaction.discovery.refused_by_brokers import (
+    refused_by_brokers,
+    refused_without_row_by_brokers,
+)
 from tierfold.compaction.discovery.view import RefusalReason
 from tierfold.compaction.model.segments import PartitionState
 from tierfold.compaction.model.serving import Consent, ConsentKind
@@ -148,3 +151,18 @@ def test_a_topic_with_another_number_of_partitions_is_refused() -> None:
     assert partitions_refusal(ROW, replace(five, cluster_id="another"), "b:1") is None
     assert partitions_refusal(None, five, "b:1") is None
     assert partitions_refusal(replace(ROW, served_by=()), five, "b:1") is None
+
+
+def test_what_lies_below_the_log_start_was_not_named_again() -> None:
+    """Random verbs beside a broker, seed 41: the partition was refused for good."""
+    row = a_state([a_segment(0, 9), a_segment(10, 19)], served_by=(CLUSTER,), consents=rebuilt(7))
+    events = uploaded(10, 10, 19)
+    for log_start, is_refused in ((10, False), (9, True)):
+        brokers = brokers_have(events, row.named_ids, log_start=log_start)
+        found = refused_by_brokers(replace(facts_beside(row, [], events), brokers=brokers))
+        assert (found is not None and found.reason is RefusalReason.NEVER_NAMED) is is_refused
+    unlost = replace(row, consents=())
+    brokers = brokers_have(events, row.named_ids, log_start=10)
+    found = refused_by_brokers(replace(facts_beside(unlost, [], events), brokers=brokers))
+    assert found is not None
+    assert found.reason is RefusalReason.NEVER_NAMED
