@@ -33,8 +33,9 @@ from tierfold.compaction.model.rights import Resource, Right
 from tierfold.compaction.model.rules import LONG_MAX, CompactionStrategy, Rules
 from tierfold.compaction.model.wording import duration
 
-_HALF_AN_HOUR_MS: Final = 1_800_000
-"""Half of the shortest grace period of a served tier, so that one value fits all of them."""
+SENT_AGO_MAX_MS: Final = 1_800_000
+"""The most that is asked for as `message.timestamp.before.max.ms`: half of the shortest grace
+period of a served tier, so that one value fits all of them."""
 
 
 _KEEPS_ALL: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
@@ -104,7 +105,7 @@ def late_sends(setup: ClusterSetup, grace_ms: int) -> RefusalPart | None:
         wanted["message.timestamp.type"] = "CreateTime"
         details.append(f"message.timestamp.type is {kind.text}")
     if limit_ms > grace_ms // 2:
-        wanted["message.timestamp.before.max.ms"] = str(min(grace_ms // 2, _HALF_AN_HOUR_MS))
+        wanted["message.timestamp.before.max.ms"] = str(min(grace_ms // 2, SENT_AGO_MAX_MS))
         said = "not set" if limit_ms == LONG_MAX else f"{limit_ms}"
         details.append(f"message.timestamp.before.max.ms is {said}")
     if not wanted:

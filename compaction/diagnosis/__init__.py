@@ -2,7 +2,7 @@
 
     findings      one illness: its code, how bad it is, what to do
     examined      what is known of one partition, before it is diagnosed
-    uploads       uploads and deletions of brokers that never ended, and swaps of ours
+    uploads       uploads and deletions that brokers never finished, and unfinished swaps
     objects       objects that are missing, and objects that nothing needs
     offsets       offsets that consumers cannot read, overlaps, many small segments
     marks         what other verbs refuse, and what other catalogs made

@@ -51,11 +51,6 @@ class FindingCode(StrEnum):
     METADATA_LARGE = "metadata_large"
 
 
-def code_of(reason: RefusalReason) -> str:
-    """The reason of a refusal as documents have it."""
-    return reason.replace(" ", "_")
-
-
 _SEVERITIES: Final[dict[str, Severity]] = {
     **dict.fromkeys(
         (
@@ -63,26 +58,21 @@ _SEVERITIES: Final[dict[str, Severity]] = {
             PreconditionCode.RETENTION_MS,
             PreconditionCode.METADATA_SETTINGS,
             PreconditionCode.STOPS_BROKERS,
-            *map(
-                code_of,
-                (
-                    RefusalReason.GAP,
-                    RefusalReason.DATA_GONE,
-                    RefusalReason.CORRUPT,
-                    RefusalReason.NOT_IN_TIER,
-                    RefusalReason.DELETED_BY_BROKERS,
-                    RefusalReason.UNLIKE_BROKERS,
-                    RefusalReason.LINEAGE_DIVERGED,
-                    RefusalReason.LINEAGE_DENIED,
-                    RefusalReason.TIER_BEYOND_LOG,
-                    RefusalReason.METADATA_LOST,
-                    RefusalReason.ANOTHER_METADATA_TOPIC,
-                ),
-            ),
+            RefusalReason.GAP.code,
+            RefusalReason.DATA_GONE.code,
+            RefusalReason.CORRUPT.code,
+            RefusalReason.NOT_IN_TIER.code,
+            RefusalReason.DELETED_BY_BROKERS.code,
+            RefusalReason.UNLIKE_BROKERS.code,
+            RefusalReason.LINEAGE_DIVERGED.code,
+            RefusalReason.LINEAGE_DENIED.code,
+            RefusalReason.TIER_BEYOND_LOG.code,
+            RefusalReason.METADATA_LOST.code,
+            RefusalReason.ANOTHER_METADATA_TOPIC.code,
         ),
         Severity.LOSES_DATA,
     ),
-    code_of(RefusalReason.NEVER_NAMED): Severity.LEAKS,
+    RefusalReason.NEVER_NAMED.code: Severity.LEAKS,
 }
 """Of refusals; what is not here hinders."""
 
@@ -137,8 +127,8 @@ def finding_of(
 
 _WHATEVER_RESTARTS: Final = (
     PreconditionCode.STOPS_BROKERS,
-    code_of(RefusalReason.METADATA_LOST),
-    code_of(RefusalReason.ANOTHER_METADATA_TOPIC),
+    RefusalReason.METADATA_LOST.code,
+    RefusalReason.ANOTHER_METADATA_TOPIC.code,
     PreconditionCode.METADATA_SETTINGS,
 )
 """What takes more with it at the next restart of a broker: first of all, in this order."""

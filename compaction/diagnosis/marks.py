@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 
 from tierfold.compaction.brokers.preconditions import partition_preconditions
 from tierfold.compaction.diagnosis.examined import Examined, first_named
-from tierfold.compaction.diagnosis.findings import Finding, code_of, finding_of, severity_of
+from tierfold.compaction.diagnosis.findings import Finding, finding_of, severity_of
 from tierfold.compaction.diagnosis.objects import without_name, without_objects
 from tierfold.compaction.discovery.view import RefusalReason
 from tierfold.compaction.model.segment_ids import Maker, maker_of, mark_of
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.model.wording import counted
 
-_ANOTHER_CATALOG = code_of(RefusalReason.ANOTHER_CATALOG)
+_ANOTHER_CATALOG = RefusalReason.ANOTHER_CATALOG.code
 
 
 def refused(one: Examined) -> Iterator[Finding]:
@@ -21,10 +21,10 @@ def refused(one: Examined) -> Iterator[Finding]:
     if one.refusal is None:
         return
     sizes = {
-        code_of(RefusalReason.NOT_IN_TIER): sum(
+        RefusalReason.NOT_IN_TIER.code: sum(
             segment.added.size_bytes for segment in without_objects(one)
         ),
-        code_of(RefusalReason.NEVER_NAMED): sum(listed.size_bytes for listed in without_name(one)),
+        RefusalReason.NEVER_NAMED.code: sum(listed.size_bytes for listed in without_name(one)),
     }
     for part in one.refusal.parts:
         yield finding_of(part, key=one.key, size_bytes=sizes.get(part.code) or None)

@@ -10,7 +10,7 @@ from typing import Final
 
 from tierfold.compaction.brokers.broker_view import BrokerSegment
 from tierfold.compaction.diagnosis.examined import Examined, first_named, noted
-from tierfold.compaction.diagnosis.findings import Finding, FindingCode, Severity, code_of
+from tierfold.compaction.diagnosis.findings import Finding, FindingCode, Severity
 from tierfold.compaction.discovery.identity import OfCluster
 from tierfold.compaction.discovery.listing import ListedSegment
 from tierfold.compaction.discovery.phases import Phase, phase_of
@@ -20,8 +20,8 @@ from tierfold.compaction.model.segment_ids import is_own_id
 from tierfold.compaction.model.wording import counted
 
 _WEEK_MS: Final = 7 * DAY_MS
-_NOT_IN_TIER: Final = code_of(RefusalReason.NOT_IN_TIER)
-_NEVER_NAMED: Final = code_of(RefusalReason.NEVER_NAMED)
+_NOT_IN_TIER: Final = RefusalReason.NOT_IN_TIER.code
+_NEVER_NAMED: Final = RefusalReason.NEVER_NAMED.code
 
 
 def without_objects(one: Examined) -> tuple[BrokerSegment, ...]:
@@ -54,7 +54,7 @@ def missing_objects(one: Examined) -> Iterator[Finding]:
 
 
 def without_name(one: Examined) -> tuple[ListedSegment, ...]:
-    """Objects that no row names, and that neither brokers nor a run of ours ever had."""
+    """Objects that no row names, and that neither brokers nor a run of tierfold ever had."""
     if one.brokers is None:
         return ()
     return tuple(
@@ -103,7 +103,7 @@ def undeleted(one: Examined) -> Iterator[Finding]:
 
 
 def orphans(one: Examined) -> Iterator[Finding]:
-    """What runs of ours wrote and never committed, and what has only offsets of live segments."""
+    """What runs wrote and never committed, and what has only offsets of live segments."""
     found = () if one.view is None else one.view.orphans
     had = {} if one.brokers is None else one.brokers.view.segments
     old = [

@@ -5,14 +5,14 @@ Rule: Kafka `RemoteLogMetadataCache`; `compaction.publishing.ranges`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from tierfold.compaction.brokers.broker_view import BrokerSegment
 from tierfold.compaction.brokers.lineage import not_cut_off
 from tierfold.compaction.brokers.partition_fold import PartitionFold
 from tierfold.compaction.diagnosis.examined import Examined, first_named
-from tierfold.compaction.diagnosis.findings import Finding, FindingCode, Severity, code_of
+from tierfold.compaction.diagnosis.findings import Finding, FindingCode, Severity
 from tierfold.compaction.discovery.view import RefusalReason
 from tierfold.compaction.model.leader_epochs import merged_epochs
 from tierfold.compaction.model.segment_ids import is_own_id
@@ -35,11 +35,11 @@ SMALLER_BY: Final = 10
 
 def gaps(one: Examined) -> Iterator[Finding]:
     """Offsets between two segments that no whole segment of brokers has."""
-    had = joined(map(_above_log_start, one.finished, [one.log_start] * len(one.finished)))
+    had = _joined(one.finished, one.log_start)
     if len(had) > 1:
         missing = without((OffsetRange(had[0].first, had[-1].last),), had)
         yield Finding(
-            code=code_of(RefusalReason.GAP),
+            code=RefusalReason.GAP.code,
             severity=Severity.LOSES_DATA,
             detail="brokers have no segment of offsets"
             f" {first_named([str(gap) for gap in missing])}: consumers that reach them fail",
@@ -57,8 +57,7 @@ def unfound_offsets(one: Examined) -> Iterator[Finding]:
     if brokers is None or not segments:
         return
     lineage = _lineage(one, segments)
-    log = not_cut_off(segments, lineage)
-    had = joined(_above_log_start(segment, one.log_start) for segment in log)
+    had = _joined(not_cut_off(segments, lineage), one.log_start)
     if not had:
         return
     bounds = OffsetRange(had[0].first, had[-1].last)
@@ -134,8 +133,12 @@ def small_segments(one: Examined) -> Iterator[Finding]:
     )
 
 
-def _above_log_start(segment: BrokerSegment, log_start: int) -> OffsetRange:
-    return OffsetRange(max(segment.added.start_offset, log_start), segment.added.end_offset)
+def _joined(segments: Iterable[BrokerSegment], log_start: int) -> tuple[OffsetRange, ...]:
+    """The offsets that segments have from the log start on."""
+    return joined(
+        OffsetRange(max(segment.added.start_offset, log_start), segment.added.end_offset)
+        for segment in segments
+    )
 
 
 def _lineage(one: Examined, segments: Sequence[BrokerSegment]) -> tuple[LeaderEpoch, ...]:

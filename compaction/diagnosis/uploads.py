@@ -1,4 +1,4 @@
-"""Uploads and deletions that never ended, and swaps of ours that are not wholly published.
+"""Uploads and deletions that never ended, and swaps that are not wholly published.
 
 Rule: Kafka `RemoteLogManager`, KAFKA-17062; SWAP.md 2 and 3.
 """
@@ -49,7 +49,7 @@ def stuck_uploads(one: Examined) -> Iterator[Finding]:
 
 
 def stuck_deletions(one: Examined) -> Iterator[Finding]:
-    """Segments whose deletion began and never ended, and that no row of ours has retired."""
+    """Segments whose deletion began and never ended, and that the row has not retired."""
     if one.brokers is None:
         return
     ours = {segment.added.segment_id for segment in one.replaced} | one.retired_ids

@@ -16,6 +16,7 @@ from typing import Final
 
 from tierfold.compaction.brokers.cluster_view import BrokerPartition
 from tierfold.compaction.brokers.events import METADATA_TOPIC
+from tierfold.compaction.brokers.preconditions import SENT_AGO_MAX_MS
 from tierfold.compaction.discovery.facts import PartitionFacts
 from tierfold.compaction.discovery.identity import LOST_METADATA, REBUILD_SHOWS
 from tierfold.compaction.discovery.view import Refusal, RefusalReason, first_few
@@ -50,7 +51,7 @@ def topic_deleted(
                 where=f"broker {server}",
                 remedy=f"Do not restart a broker. Create the topic as it was: {create}. Then"
                 f" {REBUILD_SHOWS}.",
-                code=RefusalReason.METADATA_LOST.replace(" ", "_"),
+                code=RefusalReason.METADATA_LOST.code,
             )
     return None
 
@@ -86,8 +87,9 @@ def _creation(server: str, partitions: int) -> str:
     return (
         f"`kafka-topics.sh --bootstrap-server {server} --create --topic {METADATA_TOPIC}"
         f" --partitions {partitions} --replication-factor N --config cleanup.policy=delete"
-        " --config retention.ms=-1 --config message.timestamp.before.max.ms=1800000`, where N is"
-        " what brokers have as remote.log.metadata.topic.replication.factor (Kafka's default is 3)"
+        f" --config retention.ms=-1 --config message.timestamp.before.max.ms={SENT_AGO_MAX_MS}`,"
+        " where N is what brokers have as remote.log.metadata.topic.replication.factor (Kafka's"
+        " default is 3)"
     )
 
 

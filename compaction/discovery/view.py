@@ -102,6 +102,11 @@ class RefusalReason(StrEnum):
     UNANSWERED = "unanswered"
     """Brokers do not say the partition's offsets, such as without a leader."""
 
+    @property
+    def code(self) -> str:
+        """The reason as documents have it."""
+        return self.replace(" ", "_")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
@@ -117,7 +122,7 @@ class Refusal:
     @property
     def code(self) -> str:
         """The reason as documents have it."""
-        return self.reason.replace(" ", "_")
+        return self.reason.code
 
     @property
     def parts(self) -> tuple[RefusalPart, ...]:

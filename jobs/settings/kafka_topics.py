@@ -55,11 +55,11 @@ class _Resource:
 
     topic: str
     table: TopicTable
-    """What its annotations say; empty: it has none of ours."""
+    """What its annotations for tierfold say; empty: it has none."""
 
 
 def policies_of(place: Path) -> tuple[TopicTable, ...]:
-    """Return a table for each topic of a file or a folder whose resource has annotations of ours.
+    """Return a table for each topic of a file or a folder whose resource has such annotations.
 
     In a folder all files named `*.yaml` and `*.yml` count, those of subfolders included, but not
     what begins with a dot. Raises `BadSettings`, which names file, resource and annotation.

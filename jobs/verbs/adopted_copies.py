@@ -113,7 +113,6 @@ def live_with_copies(
     return tuple(instead.get(one.segment_id, one) for one in taken.live), copies
 
 
-
 def _cut_copy(context: RunContext, row: PartitionState, source: Segment) -> SegmentCopies:
     """A copy of a live segment that ends where `source` does, before the segment itself.
 

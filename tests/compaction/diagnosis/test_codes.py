@@ -8,7 +8,7 @@ from typing import Final
 from tests.compaction.ill_partitions import ILL
 from tests.tidy.source_tree import ROOT
 from tierfold.compaction.brokers.preconditions import PreconditionCode
-from tierfold.compaction.diagnosis.findings import FindingCode, Severity, code_of, severity_of
+from tierfold.compaction.diagnosis.findings import FindingCode, Severity, severity_of
 from tierfold.compaction.discovery.view import RefusalReason
 
 NEVER_FOUND: Final = {
@@ -25,7 +25,7 @@ NEVER_FOUND: Final = {
 PAGE: Final = (ROOT / "docs/doctor.md").read_text(encoding="utf-8")
 PARAGRAPHS: Final = dict(re.findall(r"^### `(\w+)`\n\n(.+?)\n(?=\n|\Z)", PAGE, re.M | re.S))
 OF_REFUSALS: Final = {
-    *map(code_of, {*RefusalReason} - NEVER_FOUND),
+    *(reason.code for reason in {*RefusalReason} - NEVER_FOUND),
     *map(str, PreconditionCode),
 }
 
