@@ -48,12 +48,13 @@ class Aged:
 
     def living(self, at_ms: int) -> set[bytes]:
         """The keys whose records are younger than the retention at that time."""
-        return {key for key, one_ms in [*self.written_ms.items()] if one_ms > at_ms - RETENTION_MS}
+        since_ms = at_ms - RETENTION_MS
+        return {key for key, one_ms in self.written_ms.copy().items() if one_ms > since_ms}
 
     def expired(self, at_ms: int) -> set[bytes]:
         """The keys that must be gone after a vacuum which began at that time."""
         oldest_ms = at_ms - RETENTION_MS - RETENTION_MS // 10 - SPAN_MS
-        return {key for key, one_ms in [*self.written_ms.items()] if one_ms < oldest_ms}
+        return {key for key, one_ms in self.written_ms.copy().items() if one_ms < oldest_ms}
 
 
 def both_policies_under_load(stage: Stage) -> None:

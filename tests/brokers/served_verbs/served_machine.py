@@ -54,6 +54,8 @@ class Machine:
     """Objects that brokers never had, which a person leaves alone."""
     has_lost_metadata: bool = False
     """Whether the metadata topic was lost: what it does not name says nothing any longer."""
+    given_up: set[str] = field(default_factory=set)
+    """Uploads that a rebuild began, and that no catalog has: they stay as those that died do."""
     counts: Counter[str] = field(default_factory=Counter)
     steps: list[str] = field(default_factory=list)
 
@@ -225,15 +227,20 @@ class Machine:
 
     def _open(self) -> list[str]:
         """Where brokers, catalog and tier differ."""
-        rows, found = self.rows(), []
+        rows, differences = self.rows(), []
         for model in self.models:
             for number, view in views_of(self.kafka, model.topic).items():
                 row = rows[model.topic.name, number]
                 finished = ids_in(view, SegmentState.COPY_FINISHED)
-                others = set(view.segments) - finished
+                others = {
+                    segment_id: segment.state
+                    for segment_id, segment in view.segments.items()
+                    if segment_id not in finished | self.given_up
+                }
                 if finished != row.live_ids or others or row.retired:
-                    found.append(f"{row.key}: {finished ^ row.live_ids} {others} {row.retired_ids}")
-        return found
+                    what = (finished ^ row.live_ids, others, row.retired_ids)
+                    differences.append(f"{row.key}: {what}")
+        return differences
 
 
 def _said(entry: dict[str, Any]) -> str:

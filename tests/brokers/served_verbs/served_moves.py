@@ -16,6 +16,7 @@ from tests.brokers.test_whose_cluster import copied_as
 from tests.faults.publishing_kills.served_topic import views_of
 from tests.jobs.commands import Ran, tierfold
 from tests.storage.call_scripts import Killed, at, killed
+from tierfold.compaction.brokers.events import SegmentState
 from tierfold.compaction.model.rules import CompactionStrategy
 from tierfold.storage.kafka.kafka_uuid import new_kafka_uuid
 from tierfold.storage.tiers.service_notes import FOLDER
@@ -197,9 +198,14 @@ def lose_metadata(machine: Machine) -> None:
 
 
 def _move_out(machine: Machine) -> None:
-    """As a refusal of `forget` asks for: nothing else says that runs which died left these."""
+    """As a refusal of `forget` asks for: nothing else says that runs which died left these.
+
+    What a rebuild only began, because it was replaced, the next catalog takes for dead uploads.
+    """
     for model in machine.models:
         for number, view in views_of(machine.kafka, model.topic).items():
+            begun = view.in_state(SegmentState.COPY_STARTED)
+            machine.given_up |= {one.added.segment_id for one in begun}
             for path in model.topic.folder(number).iterdir():
                 if path.name[21:43] not in view.segments:
                     shutil.move(path, machine.folder)
