@@ -102,7 +102,8 @@ class Topic:
                 on_delivery=lambda error, _: errors.append(error) if error else None,
             )
             self._producer.poll(0)
-        if self._producer.flush(CALL_S) or errors:
+        # A leader may have to be elected on a busy machine first.
+        if self._producer.flush(3 * CALL_S) or errors:
             raise BrokerFailed(f"{self.name}: not all records were written: {errors[:3]}")
         return timestamp_ms
 
