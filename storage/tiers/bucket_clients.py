@@ -23,7 +23,7 @@ from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
 
 from tierfold.compaction.model.errors import BadSettings, InvariantBroken, UnreadableObject
 from tierfold.storage.tiers.request_counts import RequestCounter
-from tierfold.storage.tiers.store_errors import Cause, Failure, translated, unreadable
+from tierfold.storage.tiers.store_errors import Cause, Failure, RequestFailedError, translated
 from tierfold.storage.tiers.store_options import StoreOptions
 
 if TYPE_CHECKING:
@@ -56,6 +56,11 @@ class S3Writer:
     """Whether the endpoint is Amazon's own."""
 
     @property
+    def endpoint(self) -> str:
+        """The URL that is asked; empty: Amazon's own."""
+        return "" if self.is_aws else str(self.client.meta.endpoint_url)
+
+    @property
     def common(self) -> dict[str, object]:
         """Arguments of every request."""
         payer = {"RequestPayer": "requester"} if self.options.requester_pays else {}
@@ -76,6 +81,8 @@ class BucketClients:
     store: S3Store | AzureStore | GCSStore | MemoryStore
     s3: S3Writer | None
     """Only of S3."""
+    endpoint: str = ""
+    """The URL that is asked; empty: the provider's own."""
 
 
 _Arguments = TypeVarTuple("_Arguments")
@@ -195,7 +202,7 @@ def _clients(scheme: str, bucket: str, options: StoreOptions) -> BucketClients:
     with translated(where, "open"):
         if scheme == "s3":
             return _s3_clients(bucket, full)
-        return BucketClients(_other_store(scheme, bucket, full), None)
+        return BucketClients(_other_store(scheme, bucket, full), None, full.endpoint or "")
 
 
 def _other_store(scheme: str, bucket: str, options: StoreOptions) -> AzureStore | GCSStore:
@@ -278,11 +285,12 @@ def _s3_clients(bucket: str, options: StoreOptions) -> BucketClients:
         retry_config=retry_config(options),
         credential_provider=Boto3CredentialProvider(session, ttl=_CREDENTIALS_TTL),
     )
-    return BucketClients(store, S3Writer(boto, bucket, options, endpoint.is_aws))
+    writer = S3Writer(boto, bucket, options, endpoint.is_aws)
+    return BucketClients(store, writer, writer.endpoint)
 
 
 def s3_session(options: StoreOptions) -> Session:
-    """boto3's session, with credentials; raises BadSettings and UnreadableObject."""
+    """boto3's session, with credentials; raises BadSettings, and RequestFailedError without any."""
     import botocore.session  # noqa: PLC0415
     from boto3.session import Session  # noqa: PLC0415
     from botocore.exceptions import ProfileNotFound  # noqa: PLC0415
@@ -299,7 +307,7 @@ def s3_session(options: StoreOptions) -> Session:
             remedy="Check the name, and AWS_CONFIG_FILE if the file is not ~/.aws/config.",
         ) from None
     if credentials is None:
-        raise unreadable(Failure(Cause.NO_CREDENTIALS), "S3", "open")
+        raise RequestFailedError(Failure(Cause.NO_CREDENTIALS))
     return session
 
 

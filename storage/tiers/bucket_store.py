@@ -384,7 +384,7 @@ class BucketStore:
 
     def _error(self, failure: Failure, key: str, doing: str) -> UnreadableObject:
         self._counter.add(retries=failure.retries)
-        return unreadable(failure, self.uri(key), doing)
+        return unreadable(failure, self.uri(key), doing, self._clients.endpoint)
 
 
 def _of_each(

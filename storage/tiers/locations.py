@@ -43,6 +43,9 @@ _BUCKETS: Final = {
 }
 """By scheme: what the provider calls a bucket, and which names it allows."""
 
+_SHOWN: Final = re.compile(r"(?!A[A-Z]{3}[A-Z0-9]{16}$)[A-Za-z0-9._-]{1,80}")
+"""A name that an error repeats: no secret key, and no id of an access key."""
+
 _PREFIX: Final = re.compile(r"[A-Za-z0-9._=+@,~-]+(/[A-Za-z0-9._=+@,~-]+)*")
 """Characters that URIs, Spark and delta-rs leave as they are."""
 
@@ -232,7 +235,8 @@ def _bucket_location(scheme: str, rest: str, of: str) -> Location:
     if not bucket:
         raise refused(f"the URI names no {called}", f"Write {scheme}://{called}/prefix.")
     if not pattern.fullmatch(bucket):
-        raise refused(f"this is not a valid {called} name", f"It has {allowed}.")
+        name = repr(bucket) if _SHOWN.fullmatch(bucket) else "this"
+        raise refused(f"{name} is not a valid {called} name", f"It has {allowed}.")
     parts = path.split("/")
     if path and (not _PREFIX.fullmatch(path) or {".", ".."} & set(parts)):
         raise refused(

@@ -14,6 +14,7 @@ from uuid import uuid4
 
 import numpy as np
 
+from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.storage.clock import pause
 from tierfold.storage.kafka.checksums import object_crc32c
 from tierfold.storage.tiers.bucket_clients import Answer, S3Writer
@@ -59,7 +60,11 @@ class S3Requests:
         try:
             return self.ask(kind, method, **arguments)
         except RequestFailedError as failed:
-            raise unreadable(failed.failure, self.where, doing) from None
+            raise self.unreadable(failed, doing) from None
+
+    def unreadable(self, failed: RequestFailedError, doing: str) -> UnreadableObject:
+        """The error that a user sees."""
+        return unreadable(failed.failure, self.where, doing, self.s3.endpoint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +173,7 @@ class S3Object:
             self.requests.ask("aborts", "abort_multipart_upload", **arguments)
         except RequestFailedError as failed:
             if failed.failure.cause is not Cause.MISSING:
-                raise unreadable(failed.failure, self.requests.where, "delete") from None
+                raise self.requests.unreadable(failed, "delete") from None
 
     def stored_checksum(self) -> StoredChecksum | None:
         """See `ObjectStore.stored_checksum`.
@@ -194,7 +199,7 @@ class S3Object:
             self.requests.ask(kind, method, Key=self.name, **arguments)
         except RequestFailedError as failed:
             if not is_ours(failed.failure, lambda: self._has_token(token)):
-                raise unreadable(failed.failure, self.requests.where, "create") from None
+                raise self.requests.unreadable(failed, "create") from None
 
     def _has_token(self, token: str) -> bool | None:
         try:

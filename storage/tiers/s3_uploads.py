@@ -16,7 +16,7 @@ from uuid import uuid4
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.storage.tiers.object_store import ObjectEntry, ObjectWriter, PartWriter
 from tierfold.storage.tiers.s3_objects import S3Object, S3Requests, SourceObject
-from tierfold.storage.tiers.store_errors import Cause, RequestFailedError, unreadable
+from tierfold.storage.tiers.store_errors import Cause, RequestFailedError
 
 PARTS_IN_FLIGHT: Final = 3
 """Parts that are uploaded while the caller fills the next one."""
@@ -130,7 +130,7 @@ def unfinished_uploads(
                 yield _entry(requests, upload)
             except RequestFailedError as failed:
                 if failed.failure.cause is not Cause.MISSING:
-                    raise unreadable(failed.failure, requests.where, "list") from None
+                    raise requests.unreadable(failed, "list") from None
         if not page.get("IsTruncated"):
             return
         marker = {

@@ -23,6 +23,7 @@ from obstore.exceptions import (
 )
 
 from tierfold.compaction.model.errors import UnreadableObject
+from tierfold.compaction.model.redaction import redacted
 
 
 class Cause(Enum):
@@ -169,6 +170,7 @@ _BY_CODE: Final[Mapping[str, Cause]] = {
         Cause.REFUSED_CREDENTIALS: (
             "InvalidAccessKeyId SignatureDoesNotMatch InvalidToken InvalidSecurity"
             " AuthenticationFailed InvalidAuthenticationInfo NoAuthenticationInformation"
+            " XAdminUserNotFound"  # Of versitygw.
         ),
         Cause.CLOCK: "RequestTimeTooSkewed",
         Cause.REGION: (
@@ -288,9 +290,13 @@ def _failure_of(error: Exception) -> Failure | None:
     return None
 
 
-def unreadable(failure: Failure, where: str, doing: str) -> UnreadableObject:
-    """The error that a user sees."""
+def unreadable(
+    failure: Failure, where: str, doing: str, endpoint: str = ""
+) -> UnreadableObject:
+    """The error that a user sees; `endpoint`: the URL that was asked, if it is known."""
     what, remedy = failure.cause.value
+    if endpoint:
+        what = what.replace("the endpoint", f"the endpoint {redacted(endpoint)}")
     if failure.region:
         what += f", {failure.region}"
     if failure.cause in {Cause.OTHER, Cause.BROKEN} and failure.status is not None:

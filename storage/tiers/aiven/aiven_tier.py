@@ -11,7 +11,7 @@ Rule: Aiven's plugin, `RemoteStorageManager`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
@@ -261,9 +261,7 @@ class AivenTier(RemoteTier):
                 "topic of Aiven's tiered storage plugin",
                 found,
                 where=self.store.uri(catalog).removesuffix(f"/{names.catalog_folder}"),
-                remedy="Name the folder or bucket of the brokers' plugin (storage.root,"
-                " storage.s3.bucket.name, …) as TIER, and their key.prefix only with --key-prefix"
-                " or --rsm-config.",
+                remedy=_where_topics_are(self.options.key_prefix, found),
             )
         return topics
 
@@ -323,3 +321,13 @@ class AivenTier(RemoteTier):
                 )
             return True
         return bool(is_wanted)
+
+
+def _where_topics_are(key_prefix: str, folders: Collection[str]) -> str:
+    """What to do where no topic is below a key prefix; `folders`: what is there instead."""
+    if key_prefix.rpartition("/")[2] in folders:
+        return f"Write --key-prefix {key_prefix}/, with its slash: brokers add none to key.prefix."
+    return (
+        "Name the folder or bucket of the brokers' plugin (storage.root, storage.s3.bucket.name, …)"
+        " as TIER, and their key.prefix only with --key-prefix or --rsm-config."
+    )

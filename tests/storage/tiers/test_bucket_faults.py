@@ -71,6 +71,7 @@ AT_ONCE: Final[dict[str, tuple[Answer, str]]] = {
     "forbidden": (error(403, "AccessDenied"), "access is denied. Allow this identity"),
     "an expired token": (error(400, "ExpiredToken"), "have expired. Renew them"),
     "an unknown key": (error(403, "InvalidAccessKeyId"), "the credentials are not accepted"),
+    "versitygw's": (error(404, "XAdminUserNotFound"), "the credentials are not accepted"),
     "a wrong secret": (error(403, "SignatureDoesNotMatch"), "the credentials are not accepted"),
     "a wrong clock": (error(403, "RequestTimeTooSkewed"), "clock differs too much"),
     "no bucket": (error(404, "NoSuchBucket"), "the bucket does not exist"),
@@ -262,7 +263,7 @@ def test_an_endpoint_that_cannot_be_reached_is_reported(store: BucketStore) -> N
     for endpoint in ("http://127.0.0.1:9", "http://no-such-host.invalid"):
         lost = replace(store, options=replace(store.options, endpoint=endpoint, retries=0))
         for kind in ("gets", "puts", "lists"):
-            with pytest.raises(UnreadableObject, match="the endpoint cannot be reached"):
+            with pytest.raises(UnreadableObject, match=f"the endpoint {endpoint} cannot be"):
                 STEPS[kind](lost)
 
 

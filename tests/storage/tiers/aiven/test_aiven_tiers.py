@@ -110,6 +110,13 @@ class InABucket(AivenLayout):
         top = self.prefix.rpartition("/")[0]
         assert caught.value.where == self.store.uri(top)
 
+    def test_a_prefix_without_its_slash_is_completed(self) -> None:
+        self.store.create(f"{self.prefix}clusters/orders-{KEY.topic_id}/0/x", b"x")
+        layout = replace(self.layout, key_prefix=f"{self.prefix}clusters")
+        with pytest.raises(BadSettings, match="in it, but") as caught:
+            AivenTier(self.store, layout).check()
+        assert f"Write --key-prefix {self.prefix}clusters/, with its slash" in caught.value.remedy
+
     def test_other_objects_are_no_segments(self) -> None:
         self.write(KEY, 0)
         topic = f"{self.prefix}orders-{KEY.topic_id}"
