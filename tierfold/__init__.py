@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tierfold.jobs.api.reading import doctor, explain, history, plan, status
     from tierfold.jobs.api.rebuilding import rebuild
     from tierfold.jobs.api.segment import read_segment
+    from tierfold.jobs.api.topic_settings import config
     from tierfold.jobs.api.verifying import verify
     from tierfold.jobs.context.byte_progress import Progress
 
@@ -42,6 +43,7 @@ __all__ = [
     "TierfoldError",
     "UnreadableObject",
     "compact",
+    "config",
     "doctor",
     "explain",
     "forget",
@@ -65,6 +67,7 @@ _MODULES = {
     "tierfold.jobs.api.frames": "read register",
     "tierfold.jobs.api.reading": "doctor explain history plan status",
     "tierfold.jobs.api.segment": "read_segment",
+    "tierfold.jobs.api.topic_settings": "config",
     "tierfold.jobs.api.verifying": "verify",
     "tierfold.jobs.context.byte_progress": "Progress",
 }
@@ -75,6 +78,8 @@ ensure_kernel_cache()
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name is
+    if name == "__version__":
+        return import_module("tierfold.jobs.context.versions").tierfold_version()
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_PLACES[name]), name)

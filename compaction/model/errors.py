@@ -65,7 +65,7 @@ UNCHANGED: Final = "Nothing of this partition was changed."
 def from_backup(what: str) -> str:
     """The remedy for an object of a segment that is corrupt; a backup may have the same bytes."""
     return (
-        f"Take {what} from a backup if that differs; otherwise {LEAVE_OUT}."
+        f"If a backup of {what} has other bytes, put them in its place; otherwise {LEAVE_OUT}."
         f" {UNCHANGED}"
     )
 

@@ -34,6 +34,7 @@ from tierfold.jobs.pipeline.left_unpublished import publishing_warnings
 from tierfold.jobs.reports.change_report import ForgetResult, RestoreResult
 from tierfold.jobs.reports.plan_report import CompactResult
 from tierfold.jobs.reports.vacuum_report import VacuumResult
+from tierfold.jobs.settings.remarks import policy_warnings
 from tierfold.jobs.verbs import compact as compact_verb
 from tierfold.jobs.verbs import forget as forget_verb
 from tierfold.jobs.verbs import plan as plan_verb
@@ -65,6 +66,7 @@ def compact(tier: str | Path, **given: Unpack[CompactKeywords]) -> CompactResult
         reports = compact_verb.compact(*verb, budget, engine_of(given))
     is_unchanged = is_dry_run or publishing is Publishing.OFF
     about = tools.about(
+        *policy_warnings(tools.settings, {report.key.topic for report in reports}),
         *publishing_warnings(tools.context, reports),
         run_id="" if is_unchanged else tools.context.run,
     )

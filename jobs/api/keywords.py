@@ -25,11 +25,9 @@ LOCAL_MAX_BYTES: Final = 2 * 2**30
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-class TierKeywords(TypedDict, total=False):
-    """Which tier, with which settings."""
+class SettingsKeywords(TypedDict, total=False):
+    """With which settings."""
 
-    catalog: str | None
-    """The catalog's folder or URI. Default: `_tierfold` in the tier."""
     settings: Mapping[str, object] | Sequence[str] | None
     """Settings by Kafka's names, `{"cleanup.policy": "compact"}`; or texts `NAME=VALUE`."""
     config: str | Path | None
@@ -37,6 +35,13 @@ class TierKeywords(TypedDict, total=False):
     policy_from: str | Path | None
     """A YAML file, or a folder of such files, with `KafkaTopic` resources of Strimzi: their
     annotations, such as `tierfold.io/cleanup.policy`, are settings of their topics."""
+
+
+class TierKeywords(SettingsKeywords, total=False):
+    """Which tier."""
+
+    catalog: str | None
+    """The catalog's folder or URI. Default: `_tierfold` in the tier."""
     layout: Literal["aiven", "local"] | None
     """How the tier is laid out. Default: inferred from its folders' names."""
     key_prefix: str | None
@@ -86,6 +91,10 @@ class ClusterKeywords(TypedDict, total=False):
     """`HOST:PORT` of brokers to ask, too. Default: `bootstrap.servers` in the settings, if any."""
     command_config: str | Path | None
     """A properties file with a client's security settings, as Kafka's own tools take it."""
+
+
+class ConfigKeywords(SettingsKeywords, ClusterKeywords, total=False):
+    """The keywords of `config`."""
 
 
 class ReplayKeywords(ScopeKeywords, ClusterKeywords, total=False):

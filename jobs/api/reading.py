@@ -27,6 +27,7 @@ from tierfold.jobs.reports.explained_plan import ExplainResult
 from tierfold.jobs.reports.history_report import HistoryResult
 from tierfold.jobs.reports.plan_report import PlanResult
 from tierfold.jobs.reports.status_report import StatusResult
+from tierfold.jobs.settings.remarks import policy_warnings
 from tierfold.jobs.verbs import doctor as doctor_verb
 from tierfold.jobs.verbs import history as history_verb
 from tierfold.jobs.verbs import plan as plan_verb
@@ -41,7 +42,10 @@ def plan(tier: str | Path, **given: Unpack[PlanKeywords]) -> PlanResult:
     """
     tools = opened(tier, given, has_advice=True, asks_brokers=True, publishes=True)
     reports = plan_verb.plan(tools.context, tools.settings, tools.scope)
-    about = tools.about(*publishing_warnings(tools.context, reports))
+    about = tools.about(
+        *policy_warnings(tools.settings, {report.key.topic for report in reports}),
+        *publishing_warnings(tools.context, reports),
+    )
     publishing = tools.context.publishing_state
     return checked(PlanResult(partitions=tuple(reports), publishing=publishing, **about), given)
 

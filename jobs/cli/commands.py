@@ -268,16 +268,9 @@ def config_verb(topic: str, output: Output, **given: Any) -> None:
       tierfold config orders --config tierfold.toml
       tierfold config orders --bootstrap-server broker-1:9092 --set cleanup.policy=compact
     """
-    from tierfold.jobs.api.topic_settings import topic_settings
-    from tierfold.jobs.reports.config_report import ConfigResult
-    from tierfold.jobs.settings.beside_cluster import beside_cluster
-    from tierfold.jobs.settings.remarks import remarks_on_topic
+    from tierfold.jobs.api.topic_settings import config
 
-    settings = topic_settings(given, topic)
-    found, brokers = settings.effective(topic), beside_cluster(settings, topic)
-    remarks = remarks_on_topic(settings, topic)
-    remarks.log()
-    output.show(ConfigResult(topic=topic, settings=found, brokers=brokers, remarks=remarks))
+    output.show(config(topic, **given))
 
 
 for changing in (restore_verb, forget_verb, vacuum_verb, rebuild_verb):

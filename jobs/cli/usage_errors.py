@@ -79,6 +79,8 @@ class Verbs(click.Group):
 def _without_secrets() -> Iterator[None]:
     try:
         yield
+    except click.exceptions.NoArgsIsHelpError:
+        raise  # Its message is the help.
     except click.ClickException as error:
         if isinstance(error, click.MissingParameter) and error.param is not None:
             hint = _HINTS.get(error.param.name or "", error.message)

@@ -18,6 +18,7 @@ from tierfold.compaction.deletion.superseded import (
     superseded_bytes,
 )
 from tierfold.compaction.discovery.view import Refusal
+from tierfold.compaction.model.bindings import Detached
 from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace, Outcome, Unknown
 from tierfold.compaction.model.refusal_parts import RefusalPart
 from tierfold.compaction.model.segments import PartitionKey, RetiredSegment
@@ -194,6 +195,7 @@ def max_compaction_delay_secs(reports: Iterable[PartitionReport]) -> int:
 def planned_report(partition: PartitionPlan) -> PartitionReport:
     """Report the plan; the report is final unless the partition is then compacted."""
     is_refused = isinstance(partition.choice, Refusal)
+    has_brokers = not isinstance(partition.binding, Detached)
     return replace(
         _planned(partition),
         epoch=partition.epoch,
@@ -201,7 +203,7 @@ def planned_report(partition: PartitionPlan) -> PartitionReport:
         ratio=partition.ratio,
         spared_bytes=partition.spared_bytes,
         events_planned=partition.events_planned,
-        should_have_rolled_at_ms=partition.should_have_rolled_at_ms,
+        should_have_rolled_at_ms=partition.should_have_rolled_at_ms if has_brokers else None,
     )
 
 

@@ -93,6 +93,17 @@ def advice(settings: Settings, topics: Iterable[str]) -> tuple[str, ...]:
     return tuple(f"{_named(topics)}: {sentence}" for sentence, topics in found.items())
 
 
+def policy_warnings(settings: Settings, topics: Iterable[str]) -> tuple[str, ...]:
+    """A warning if no topic of a run has a `cleanup.policy`; raises as `Settings.rules_for`."""
+    rules = settings.rules_by_topic(topics)
+    if not rules or any(one.cleanup_policy for one in rules.values()):
+        return ()
+    return (
+        "No topic here has a cleanup.policy, so nothing is compacted. Give it in a settings file,"
+        " under [topics] (--config), or for this run with --set cleanup.policy=compact.",
+    )
+
+
 def _named(topics: list[str]) -> str:
     more = len(topics) - TOPICS_MAX
     names = ", ".join(topics[:TOPICS_MAX]) + (f" and {more} more" if more > 0 else "")

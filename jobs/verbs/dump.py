@@ -76,7 +76,7 @@ def dump_lines(
             f"{len(invalid)} of {batches} batches have a bad CRC, the first at byte"
             f" {invalid[0].position} (base offset {int(invalid[0].heads.base_offset[0])})",
             where=segment_path,
-            remedy="Take the segment from a backup.",
+            remedy="If a backup of the segment has other bytes, dump that.",
         )
 
 

@@ -83,7 +83,7 @@ def _padded(part: str) -> Callable[[Path], None]:
 
 RESTORE_OBJECTS: Final = "Bring the objects back"
 UPLOADING: Final = "Run again once the upload is complete"
-CRC: Final = (".log", "at byte", "bad CRC", "from a backup if that differs", "leave the topic out")
+CRC: Final = (".log", "at byte", "bad CRC", "has other bytes, put them in", "leave the topic out")
 CODEC: Final = (".log", "at byte 0", "codec 5")
 OTHER_SIZE: Final = ("the catalog says", RESTORE_OBJECTS)
 
@@ -99,7 +99,7 @@ DAMAGES: Final = tuple(
         (
             "torn-tail",
             _cut(".log", -10),
-            (".log", "torn", "at position", "from a backup if that differs"),
+            (".log", "torn", "at position", "has other bytes, put them in its place"),
             ("has a .log of", *OTHER_SIZE),
         ),
         ("truncated-index", _cut(".index", 7), None, None),

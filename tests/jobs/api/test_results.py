@@ -32,6 +32,7 @@ from tests.jobs.tiers import (
 )
 from tests.storage.live_segments import NOW_MS
 from tierfold.jobs.reports.result import BY_URGENCY, Result
+from tierfold.jobs.reports.views import ALL
 from tierfold.storage.catalog.catalog import Catalog
 
 SETTINGS: Final = {
@@ -250,6 +251,23 @@ def test_the_file_of_settings_may_be_named_by_the_environment(
     config.write_text('[topics."*"]\n"cleanup.policy" = "compact"\n', encoding="utf-8")
     monkeypatch.setenv("TIERFOLD_CONFIG", str(config))
     assert tierfold.plan(fresh).outcome == tierfold.plan(fresh, config=config).outcome == "planned"
+
+
+def test_a_run_without_any_policy_says_so(fresh: Path) -> None:
+    said = "No topic here has a cleanup.policy, so nothing is compacted."
+    for result in (tierfold.plan(fresh), tierfold.compact(fresh, **LOCAL | {"settings": None})):
+        assert [warning[: len(said)] for warning in result.warnings] == [said]
+    one_of_two = {"cleanup.policy": "delete"}
+    assert tierfold.plan(fresh, settings=one_of_two).warnings == ()
+
+
+def test_the_settings_of_a_topic_are_those_of_the_command() -> None:
+    result = tierfold.config("orders", settings="cleanup.policy=compact")
+    ran = command("config", "orders", "--set", "cleanup.policy=compact", "--json")
+    assert result.document(ALL) == ran.document
+    assert result.settings[0].text == "compact"
+    with pytest.raises(tierfold.BadSettings, match="not a valid topic name"):
+        tierfold.config("no topic")
 
 
 def test_one_text_or_number_needs_no_list(fresh: Path) -> None:

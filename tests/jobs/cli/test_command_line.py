@@ -9,6 +9,7 @@ from typing import Final
 
 import pytest
 
+import tierfold as package
 from tests.jobs.commands import ALWAYS, COMPACT, status_of, tierfold, told
 from tests.jobs.tiers import (
     copied,
@@ -189,12 +190,18 @@ def test_the_list_of_verbs_is_whole() -> None:
     assert "forget Accept that a log was truncated, or take over what brokers have." in said
 
 
+def test_without_a_verb_it_prints_its_help() -> None:
+    ran = tierfold()
+    assert (ran.code, ran.stdout) == (2, "")
+    assert ran.stderr == tierfold("--help").stdout
+
+
 def test_help_lists_the_exit_codes_and_the_version_is_printed() -> None:
     ran = tierfold("--help")
     assert ran.code == 0
     assert not told(ran.stdout, "Exit codes", "3 a partition failed", "4 fenced", *VERBS)
     version, kafka = tierfold("--version").stdout.splitlines()
-    assert version.startswith("tierfold, version ")
+    assert version == f"tierfold, version {package.__version__}"
     assert kafka == f"compared with the cleaners of Kafka {' and '.join(KAFKA_VERSIONS)}"
     for verb in (*VERBS, "dump"):
         assert "Example" in tierfold(verb, "--help").stdout

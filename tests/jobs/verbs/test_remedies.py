@@ -179,18 +179,18 @@ def restored(tier: Path, backup: Path) -> None:
 
 
 DAMAGES = [
-    pytest.param(cut, "Take the segment from a backup if that differs", id="cut"),
-    pytest.param(cut_batch, "Take the segment from a backup if that differs", id="batch"),
-    pytest.param(empty, "Take the segment from a backup if that differs", id="empty"),
-    pytest.param(flip, "Take the segment from a backup if that differs", id="flip"),
+    pytest.param(cut, "If a backup of the segment has other bytes", id="cut"),
+    pytest.param(cut_batch, "If a backup of the segment has other bytes", id="batch"),
+    pytest.param(empty, "If a backup of the segment has other bytes", id="empty"),
+    pytest.param(flip, "If a backup of the segment has other bytes", id="flip"),
     pytest.param(
         disorder, "Compare the segment with a backup, and take that if it differs.", id="order"
     ),
     pytest.param(
-        forget_epochs, "Take it from a backup if that differs", id="checkpoint"
+        forget_epochs, "If a backup of it has other bytes", id="checkpoint"
     ),
-    pytest.param(tear_aborts, "Take the index from a backup if that differs", id="aborts"),
-    pytest.param(outgrow, "Take it from a backup if that differs", id="size"),
+    pytest.param(tear_aborts, "If a backup of the index has other bytes", id="aborts"),
+    pytest.param(outgrow, "If a backup of it has other bytes", id="size"),
     pytest.param(renew, "Otherwise the snapshot is damaged: restore it from a copy.", id="version"),
     pytest.param(
         pack_unknown,

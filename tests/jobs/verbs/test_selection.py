@@ -172,6 +172,8 @@ def test_the_document_says_the_same(three_topics: Path) -> None:
         ran = run("plan", three_topics, now_ms)
         report = ran.entry
         assert report["should_have_rolled_at_ms"] == (newest_ms + week_ms if late_ms else None)
+        detached = run("plan", three_topics, now_ms, "--set", "tier.binding=detached")
+        assert detached.entry["should_have_rolled_at_ms"] is None  # No broker writes to it.
         assert json.loads(ran.stdout)["max_compaction_delay_secs"] == 0
         assert report["ratio"]["cleanable_bytes"] == report["bytes_in"]
         assert report["ratio"]["must_clean_bytes"] == report["ratio"]["delay_ms"] == 0
