@@ -49,8 +49,8 @@ def main(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".tierfold-", dir=folder) as scratch:
         content = Path(scratch) / "content"
-        # Airflow's tasks run where Airflow is.
-        unwanted = shutil.ignore_patterns("__pycache__", "airflow*")
+        # Airflow's tasks run where Airflow is, and people read where they run commands.
+        unwanted = shutil.ignore_patterns("__pycache__", "airflow*", "docs")
         shutil.copytree(ROOT / "tierfold", content / "tierfold", ignore=unwanted)
         for name in OTHERS:
             _copy_distribution(name, content)

@@ -52,10 +52,11 @@ class _Timestamp(click.ParamType[int]):
 def _print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001
     if value and not ctx.resilient_parsing:
         from tierfold.compaction.model.kafka_versions import KAFKA_VERSIONS
-        from tierfold.jobs.context.versions import tierfold_version
+        from tierfold.jobs.context.versions import pages_folder, tierfold_version
 
         click.echo(f"tierfold, version {tierfold_version()}")
         click.echo(f"compared with the cleaners of Kafka {' and '.join(KAFKA_VERSIONS)}")
+        click.echo(f"messages name pages of {pages_folder()}")
         ctx.exit()
 
 
@@ -72,7 +73,7 @@ version_option: Final = click.option(
     is_eager=True,
     expose_value=False,
     callback=_print_version,
-    help="Show the version and exit.",
+    help="Show the version, and where the pages are, and exit.",
 )
 
 output_options: Final = together(

@@ -21,5 +21,5 @@
     timestamps       parses and prints timestamps
     sign_of_life     this run's sign of life, and those of others
     stopping         Ctrl-C and SIGTERM
-    versions         the version of tierfold
+    versions         the version of tierfold, and where its pages are
 """

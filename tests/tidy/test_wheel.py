@@ -1,4 +1,4 @@
-"""The wheel holds the four folders with their data files, and nothing else."""
+"""The wheel holds the four folders with their data files, and the pages that messages name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     copy = tmp_path_factory.mktemp("copy")
     for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
-    for folder in (*FOLDERS, "tierfold", "sample", "tests"):
+    for folder in (*FOLDERS, "tierfold", "docs", "sample", "tests"):
         unwanted = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / folder, copy / folder, ignore=unwanted, symlinks=True)
     pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
@@ -34,6 +34,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
 def test_every_module_and_every_data_file_is_in_it(wheel: set[str]) -> None:
     files = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
     files += [path for path in (ROOT / "conf").rglob("*.*") if "__pycache__" not in path.parts]
+    files += [path for path in (ROOT / "docs").rglob("*.*") if path.suffix in {".md", ".svg"}]
     expected = {f"tierfold/{path.relative_to(ROOT).as_posix()}" for path in files}
     assert expected | {"tierfold/py.typed"} <= wheel
 

@@ -200,9 +200,10 @@ def test_help_lists_the_exit_codes_and_the_version_is_printed() -> None:
     ran = tierfold("--help")
     assert ran.code == 0
     assert not told(ran.stdout, "Exit codes", "3 a partition failed", "4 fenced", *VERBS)
-    version, kafka = tierfold("--version").stdout.splitlines()
+    version, kafka, pages = tierfold("--version").stdout.splitlines()
     assert version == f"tierfold, version {package.__version__}"
     assert kafka == f"compared with the cleaners of Kafka {' and '.join(KAFKA_VERSIONS)}"
+    assert Path(pages.removeprefix("messages name pages of "), "operations.md").is_file()
     for verb in (*VERBS, "dump"):
         assert "Example" in tierfold(verb, "--help").stdout
 
