@@ -15,6 +15,7 @@
     documents        writes and reads JSON documents
     byte_progress    how far a step is, in bytes
     run_progress     how far a whole run is
+    segment_memory   what earlier runs read of segments that no row names
     request_prices   what requests to a bucket and its storage cost
     stored_bytes     what the partitions in scope take
     stage_seconds    how long a run spends in each stage

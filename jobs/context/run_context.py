@@ -23,10 +23,12 @@ from tierfold.jobs.context.publishing_settings import Publishing, PublishingSett
 from tierfold.jobs.context.run_clocks import RunClocks
 from tierfold.jobs.context.run_cluster import RunCluster
 from tierfold.jobs.context.run_progress import RunProgress
+from tierfold.jobs.context.segment_memory import SegmentMemory
 from tierfold.jobs.context.stage_seconds import StageSeconds
 from tierfold.jobs.context.stored_bytes import StoredBytes
 from tierfold.jobs.context.tier_opener import TierOpener, WorkerOpener
 from tierfold.storage.catalog.catalog import Catalog
+from tierfold.storage.catalog.discovered_table import DiscoveredTable
 from tierfold.storage.catalog.sign_folder import SignFolder, sign_folder
 from tierfold.storage.clock import now_ms
 from tierfold.storage.hash_keys import new_hash_key
@@ -100,6 +102,10 @@ class RunContext:
     """The cluster whose brokers the verb asks; None: none is named."""
     publishing: PublishingSettings | None = None
     """Whether the verb publishes to the cluster, and how; None: this verb never does."""
+    memory: SegmentMemory | None = field(default=None, compare=False)
+    """What earlier runs read of segments that no row names; None: nothing is remembered."""
+    recalls: bool = False
+    """Whether what is in `memory` need not be read: the survey sets it."""
     uses_key_indexes: bool = False
     """False if the tier is encrypted: a hash in plain text would confirm a guessed key."""
 
@@ -209,6 +215,7 @@ def run_context(
         tier_options=tier_options,
         layout_options=layout,
         catalog_options=options,
+        memory=SegmentMemory(DiscoveredTable(str(catalog), options), time_ms),
         uses_key_indexes=not layout.key_files,
         run=f"{begun}-{new_kafka_uuid()[:8]}",
         catalog_words=() if catalog == within else ("--catalog", str(catalog)),

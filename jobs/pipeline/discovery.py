@@ -30,6 +30,7 @@ from tierfold.compaction.discovery.phases import (
 )
 from tierfold.compaction.discovery.view import PartitionView, Refusal
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
+from tierfold.compaction.model.producers import ProducerEntry
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
 from tierfold.compaction.planning.regions import LastStable, last_stable_of
 from tierfold.jobs.context.run_context import RunContext
@@ -84,11 +85,8 @@ def candidates_of(
     fingerprint: int | None,
 ) -> tuple[Candidate, ...]:
     """Read what is known of listed segments, each with the end that `brokers` noted, if given."""
-    most, is_named = context.batch_bytes_max(key.topic), brokers is not None
-    alone = [
-        inspected(context.tier, key, one, most, is_named=is_named, fingerprint=fingerprint)
-        for one in read
-    ]
+    is_named = brokers is not None
+    alone = [_inspected(context, key, one, fingerprint, is_named=is_named) for one in read]
     owners = beside_each_other([candidate.ownership for candidate in alone])
     found = tuple(
         replace(candidate, ownership=owner) for candidate, owner in zip(alone, owners, strict=True)
@@ -96,6 +94,48 @@ def candidates_of(
     if brokers is None:
         return found
     return tuple(as_brokers_have(candidate, brokers) for candidate in found)
+
+
+def _inspected(
+    context: RunContext,
+    key: PartitionKey,
+    listed: ListedSegment,
+    fingerprint: int | None,
+    *,
+    is_named: bool,
+) -> Candidate:
+    """Read what is known of a listed segment, unless the survey may recall it."""
+    memory = context.memory if context.recalls else None
+    if memory is not None:
+        recalled = memory.candidate(key, listed, fingerprint, is_named=is_named)
+        if recalled is not None:
+            return recalled
+    most = context.batch_bytes_max(key.topic)
+    found = inspected(
+        context.tier, key, listed, most, is_named=is_named, fingerprint=fingerprint
+    )
+    if memory is not None:
+        memory.note(key, found, is_named=is_named)
+    return found
+
+
+def newest_producers(
+    context: RunContext, key: PartitionKey, segments: Sequence[Segment], listed: Listing
+) -> tuple[ProducerEntry, ...]:
+    """The producers at the end of the last of these segments; raises TierfoldError.
+
+    It is read, unless the survey may recall it. `listed`: the partition's listing.
+    """
+    newest = segments[-1]
+    entry = next((one for one in listed if one.segment_id == newest.segment_id), None)
+    memory = context.memory if context.recalls else None
+    if memory is None or entry is None:
+        return read_snapshot(context.tier, key, newest)
+    if (recalled := memory.producers(key, entry)) is not None:
+        return recalled
+    found = read_snapshot(context.tier, key, newest)
+    memory.note_producers(key, entry, newest, found)
+    return found
 
 
 def _with_owner(context: RunContext, key: PartitionKey, unnamed: UnnamedSegment) -> UnnamedSegment:

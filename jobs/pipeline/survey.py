@@ -1,8 +1,9 @@
 """Stages 1 and 2: gather the facts about the partitions, then plan them, from metadata alone.
 
-A segment is opened once, when it is discovered, and only its ends are read; the catalog stores the
-result. `inspected` gathers the facts that every verb needs. The survey also reads the newest
-producer snapshot, and `compaction.planning.partition_plan` decides. Nothing is written.
+A segment is opened when it is discovered, and only its ends are read. The catalog stores the
+result: in the row once a claim has adopted the segment, before that beside it (`segment_memory`).
+`inspected` gathers the facts that every verb needs. The survey also reads the newest producer
+snapshot, and `compaction.planning.partition_plan` decides. Nothing is written.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from tierfold.compaction.commits.served_view import Serving, detached_view, serv
 from tierfold.compaction.discovery.broker_refusals import metadata_refusal
 from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason
 from tierfold.compaction.model.bindings import Detached
+from tierfold.compaction.model.producers import ProducerEntry
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.model.serving import Consent, ConsentKind
@@ -28,6 +30,7 @@ from tierfold.compaction.planning.partition_plan import (
     with_row_notes,
 )
 from tierfold.compaction.planning.plan import Rest, RestReason, rest_by_policy
+from tierfold.compaction.publishing.steps import Done
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import EVERYTHING, Scope, check_hole_patterns, named
 from tierfold.jobs.context.tier_identity import TierIdentity, serving_of, tier_identity
@@ -39,12 +42,11 @@ from tierfold.jobs.pipeline.asked_brokers import (
     rows_since,
     with_brokers,
 )
-from tierfold.jobs.pipeline.discovery import viewed
+from tierfold.jobs.pipeline.discovery import newest_producers, viewed
 from tierfold.jobs.pipeline.known_partition import KnownPartition, left_alone, refusal_of
 from tierfold.jobs.settings.cluster_settings import rules_of, settings_beside
 from tierfold.jobs.settings.resolution import Settings
 from tierfold.storage.catalog.rows import RowsRead
-from tierfold.storage.segments.segment_metadata import read_snapshot
 from tierfold.storage.tiers.remote_tier import Listing
 
 READERS: Final = 16
@@ -100,7 +102,7 @@ def survey_of(
             partition = replace(partition, refusal=partition.refusal or conflict)
         of_topic = rules[partition.key.topic]
         published = serving if of_topic.publish and not partition.is_left_alone else None
-        plan = _surveyed(context, partition, of_topic, first_dirty, published or agreed)
+        plan = _recalled(context, partition, of_topic, first_dirty, published or agreed)
         return replace(beside_cluster(context, plan, refusals), binding=binding)
 
     with ThreadPoolExecutor(READERS) as pool:
@@ -228,6 +230,27 @@ def inspected(context: RunContext, known: KnownPartition) -> PartitionView | Ref
         return refusal_of(error, str(known.key))
 
 
+def _recalled(
+    context: RunContext,
+    known: KnownPartition,
+    rules: Rules,
+    first_dirty: int | None,
+    noted: Serving | Consent | None,
+) -> PartitionPlan:
+    """As `_surveyed`; what earlier runs read of segments may only show that nothing is to do."""
+    memory, recalling = context.memory, replace(context, recalls=True)
+    plan = _surveyed(recalling, known, rules, first_dirty, noted)
+    if memory is None or is_at_rest(plan) or not memory.has_recalled(known.key):
+        return plan
+    memory.forget(known.key)
+    return _surveyed(recalling, known, rules, first_dirty, noted)
+
+
+def is_at_rest(plan: PartitionPlan) -> bool:
+    """Whether nothing is done about the partition, and nothing is wrong with it."""
+    return isinstance(plan.choice, Rest) and isinstance(plan.step, Done | None)
+
+
 def _surveyed(
     context: RunContext,
     known: KnownPartition,
@@ -249,7 +272,9 @@ def _surveyed(
     try:
         is_forced = first_dirty is not None
         is_needed = needs_producers(found, context.now_ms, is_forced=is_forced)
-        producers = read_snapshot(context.tier, found.key, found.segments[-1]) if is_needed else ()
+        producers: tuple[ProducerEntry, ...] = ()
+        if is_needed:
+            producers = newest_producers(context, found.key, found.segments, known.listed)
         view = with_row_notes(found, known.state, rules)
         step = step_of(view, rules, context.now_ms)
         plan = partition_plan(

@@ -8,6 +8,7 @@ from typing import Final
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.stopping import deferred, is_stopping
+from tierfold.storage.catalog.discovered_table import DiscoveredTable
 from tierfold.storage.catalog.rows import NO_ROWS
 from tierfold.storage.catalog.runs_table import RunsTable
 
@@ -29,6 +30,8 @@ def catalog_cleaned(context: RunContext, *, is_dry_run: bool = False) -> int:
             gone = context.catalog.clean_up(is_dry_run=is_dry_run)
             runs = RunsTable(context.catalog_uri, context.catalog_options)
             gone += runs.clean_up(is_dry_run=is_dry_run)
+            discovered = DiscoveredTable(context.catalog_uri, context.catalog_options)
+            gone += discovered.clean_up(is_dry_run=is_dry_run)
             gone += _indexes_forgotten(context, is_dry_run=is_dry_run)
         except TierfoldError as error:
             _log.warning("The catalog's old files could not be deleted: %s", error)

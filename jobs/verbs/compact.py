@@ -29,7 +29,7 @@ from tierfold.jobs.pipeline.partition_report import (
 from tierfold.jobs.pipeline.publication import PublishesPartitions
 from tierfold.jobs.pipeline.run_loop import Waves
 from tierfold.jobs.pipeline.run_records import keep_record
-from tierfold.jobs.pipeline.survey import survey
+from tierfold.jobs.pipeline.survey import is_at_rest, survey
 from tierfold.jobs.settings.resolution import Settings
 from tierfold.jobs.verbs.waiting import freed_scope, waiting
 from tierfold.storage.clock import now_ms
@@ -62,6 +62,8 @@ def compact(
             if not reports:
                 raise
             break  # What is done must be reported; what was waited for stays left.
+        if not reports:
+            _remember(context, plans)
         rest = _rest_of(budget, reports.values())
         run = partial(carried_out, context, rest, engine, started_at_ms)
         if context.publishing_state is Publishing.ON:
@@ -72,6 +74,13 @@ def compact(
         left = _freed(context, scope, reports.values(), budget, started_at_ms)
     _record(context, [reports[key] for key in waiting(context, reports.values())], started_at_ms)
     return [*reports.values()]
+
+
+def _remember(context: RunContext, plans: Sequence[PartitionPlan]) -> None:
+    """Keep what was read of the partitions that rest; as `record_run`, it creates no catalog."""
+    if context.memory is not None and context.catalog.exists():
+        resting = [plan.key for plan in plans if is_at_rest(plan)]
+        context.memory.save([plan.key for plan in plans], resting)
 
 
 def _published(

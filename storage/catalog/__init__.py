@@ -6,6 +6,7 @@
     cells           checks the value of every cell
     rows            rows to `PartitionState` and back
     runs_table      what each run did
+    discovered_table   what planning has read of segments that no row names
     sign_folder     the signs of life of runs at work
     delta_tables    Delta tables through delta-rs: read, append, compare and swap
     delta_errors    the errors of delta-rs as one sentence each

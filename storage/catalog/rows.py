@@ -17,6 +17,7 @@ import pyarrow as pa
 from tierfold.compaction.commits.invariants import ROW_INVARIANTS, violations
 from tierfold.compaction.model.errors import BadSettings, CorruptLog
 from tierfold.compaction.model.origins import origin_of
+from tierfold.compaction.model.producers import ProducerEntry
 from tierfold.compaction.model.segments import (
     CleanerOffset,
     Hole,
@@ -44,6 +45,7 @@ from tierfold.storage.catalog.schema import (
     LOCAL_RANGE,
     PARTITIONS,
     PASS,
+    PRODUCER,
     RETIRED_SEGMENT,
     SEGMENT,
     SERVING_CLUSTER,
@@ -62,6 +64,7 @@ Model = (
     | Pass
     | LocalRange
     | Consent
+    | ProducerEntry
 )
 
 _MODELS: Final[Mapping[tuple[str, ...], type[Model]]] = {
@@ -77,6 +80,7 @@ _MODELS: Final[Mapping[tuple[str, ...], type[Model]]] = {
         (PASS, Pass),
         (LOCAL_RANGE, LocalRange),
         (CONSENT, Consent),
+        (PRODUCER, ProducerEntry),
     )
 }
 """By a struct column's field names, which are attributes of its class."""

@@ -2,6 +2,7 @@
 
     <catalog>/partitions   one row per topic-partition: one atomic state
     <catalog>/runs         one row per run, partition and chunk: what happened, or why nothing did
+    <catalog>/discovered   one row per segment that planning has read and no row names; safe to lose
 
 Offsets are Kafka's, times are epoch milliseconds, sizes are bytes. A list is never null.
 """
@@ -229,6 +230,45 @@ PARTITIONS: Final = pa.schema(
             "a round removed a tombstone or marker; null: an older tierfold did not note it",
             nullable=True,
         ),
+    )
+)
+
+DISCOVERED_VERSION: Final = 1
+"""The version of the rows of `discovered`; those of another are ignored."""
+
+PRODUCER: Final = _struct(
+    producer_id=_LONG("producer id"),
+    epoch=_INT("producer epoch"),
+    last_sequence=_INT("sequence number of its last record"),
+    last_data_offset=_LONG("last offset of its newest data batch; -1: none"),
+    last_offset_delta=_INT("that batch's last offset minus its base offset"),
+    last_timestamp_ms=_LONG("timestamp of its newest batch or marker"),
+    coordinator_epoch=_INT("epoch of the coordinator that wrote its last marker"),
+    current_txn_first_offset=_LONG(
+        "first offset of its open transaction; null: none", nullable=True
+    ),
+)
+
+DISCOVERED: Final = pa.schema(
+    _struct(
+        topic_id=_TEXT("id of this incarnation of the topic, as Kafka prints it"),
+        partition=_INT("partition number"),
+        segment_id=_TEXT("22 characters of url-safe base64"),
+        start_offset=_LONG("first offset of the .log"),
+        object_suffixes=_NAMES("the suffix of each object that was listed, sorted"),
+        object_bytes=_Column(_list_of(pa.int64()), "the stored bytes of each object"),
+        modified_ms=_LONG("when the newest of the objects was written"),
+        is_named=_Column(pa.bool_(), "brokers named the segment as this partition's"),
+        whose=_TEXT("whose its objects say that they are"),
+        segment=_Column(SEGMENT, "as a claim would write it"),
+        end_from=_TEXT("what said where it ends; empty: only its snapshot was read"),
+        checkpoint=_Column(_list_of(LEADER_EPOCH), "all leader epochs of its checkpoint"),
+        index_corruptions=_NAMES("what is wrong with its offset and its time index"),
+        has_producers=_Column(pa.bool_(), "whether its snapshot was read"),
+        producers=_Column(_list_of(PRODUCER), "the entries of its snapshot"),
+        read_at_ms=_LONG("when its objects were read"),
+        format_version=_INT("version of this row's layout"),
+        bucket=_INT("crc32 of topic_id, modulo 16: which file holds the row"),
     )
 )
 
