@@ -104,6 +104,12 @@ def entries_of(
     return entries
 
 
+def repeats_a_key(entries: NDArray[np.uint64]) -> bool:
+    """Whether two of these records have the same key, by its hash; `entries` as of `entries_of`."""
+    hashes = np.sort(entries & ~LOW_BYTE)
+    return bool((hashes[1:] == hashes[:-1]).any())
+
+
 def rest_bytes_for(segment_bytes: int, records: int, filter_bytes: int) -> int:
     """How many bytes of each hash follow its slice, so that index and filter are a small share.
 

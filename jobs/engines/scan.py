@@ -113,7 +113,9 @@ class ScanStage(SegmentStage):
                 plain = None
         if scanned.competing is not None:
             yield RowKind.COMPETING, bucket, _sent(scanned.competing, task.order.competing_max)
-        if task.order.fpp is not None and worker.key_indexes is not None:
+        is_clean = task.segment.next_offset <= task.order.first_dirty
+        stays = is_clean or scanned.loses_nothing
+        if task.order.fpp is not None and worker.key_indexes is not None and stays:
             built = scanned.indexing.built(task.segment, task.order.fpp)
             if built is not None:
                 worker.key_indexes.write(task.key, *built)

@@ -188,8 +188,8 @@ def scan_rows(
     """Return a SCAN row per segment to scan, and the number of tasks.
 
     Of a segment that is not a source, only the transaction batches are read. `places`: (partition
-    index, segment index) of the segments to scan now; None: all. `unindexed`: of those that get a
-    key index.
+    index, segment index) of the segments to scan now; None: all. `unindexed`: of clean ones that
+    get a key index; a dirty one gets it if it is alone in its group, and loses nothing.
     """
     numbered = [
         (work, i, segment)
@@ -200,6 +200,7 @@ def scan_rows(
     skippable = {work.index: {i for i, _ in work.skippable} for work in rounds}
     shares = {work.index: _competing_share(work) for work in rounds}
     sources = {work.index: {s.segment_id for s in work.compact.sources} for work in rounds}
+    alone = {work.index: _alone_and_dirty(work) for work in rounds}
     sizes = [segment.size_bytes for *_, segment in numbered]
     placed, tasks = tasks_for(sizes, cores)
     rows = []
@@ -210,7 +211,9 @@ def scan_rows(
         order = replace(
             _scan_order(work, threads),
             competing_max=0 if i in skippable[work.index] else shares[work.index],
-            fpp=work.fpp if (work.index, i) in unindexed else None,
+            fpp=work.fpp
+            if (work.index, i) in unindexed or segment.segment_id in alone[work.index]
+            else None,
         )
         scan = ScanTask(
             key=work.key,
@@ -221,6 +224,15 @@ def scan_rows(
         )
         rows.append(_row(task, work.index, i, RowKind.SCAN, scan))
     return rows, tasks
+
+
+def _alone_and_dirty(work: Round) -> set[str]:
+    """Ids of the dirty segments that are not rewritten if they lose nothing."""
+    return {
+        group.segments[0].segment_id
+        for group in work.groups
+        if len(group.segments) == 1 and group.end_offset >= work.compact.first_dirty
+    }
 
 
 def _competing_share(work: Round) -> int:

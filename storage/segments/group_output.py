@@ -26,6 +26,7 @@ from tierfold.compaction.cleaning.rounds import GroupTask
 from tierfold.compaction.commits.receipts import GroupReceipt, WrittenSegment, result_of
 from tierfold.compaction.model.producers import ProducerEntry
 from tierfold.compaction.model.segment_ids import SegmentMark
+from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.model.units import NO_HORIZON
 from tierfold.storage.kafka.batch_headers import BatchHeads
 from tierfold.storage.kafka.kafka_uuid import new_segment_id
@@ -122,6 +123,14 @@ class GroupOutput:
         self._writer.append(data, heads)
         self.bytes_written += len(data)
 
+    def write_index(self, segment: Segment) -> int:
+        """Write the key index of what `index` took, which is all of `segment`; return its bytes."""
+        indexes, fpp = self._key_indexes, self._task.fpp
+        if indexes is None or fpp is None:
+            return 0
+        built = self._indexing.built(segment, fpp)
+        return 0 if built is None else indexes.write(self._task.key, *built)
+
     def finish(self, cut: Cut | None = None) -> None:
         """Complete the last segment, if anything was written; `cut`: it ends before the group."""
         if self._writer is not None:
@@ -151,10 +160,7 @@ class GroupOutput:
             if self._start_offset <= transaction.last_offset <= end_offset
         )
         segment = writer.finish(listed, self.due_ms, cut)
-        index_bytes = 0
-        if self._key_indexes is not None and task.fpp is not None:
-            built = self._indexing.built(segment, task.fpp)
-            index_bytes = 0 if built is None else self._key_indexes.write(task.key, *built)
+        index_bytes = self.write_index(segment)
         self.records_written += writer.records
         self.written.append(
             WrittenSegment(

@@ -185,6 +185,8 @@ def _rewritten(
         if state.reason is None:
             batches = passed_batches(task.group.segments[0], state.passed)
             state.give_reason(reason_in_indexes(tier, task, output.due_ms, batches))
+        if state.reason is None:
+            output.write_index(task.group.segments[0])
         cut = None
         if replay is not None and task.is_cut:
             cut = Cut(end_offset=task.group.end_offset, producers=replay.entries)

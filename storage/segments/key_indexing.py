@@ -157,6 +157,11 @@ class KeyIndexing:
         self._windows: list[IndexedWindow] = []
         self._is_possible = True
 
+    @property
+    def is_possible(self) -> bool:
+        """Whether the segment can still get an index."""
+        return self._is_possible
+
     def add(self, window: IndexedWindow | None) -> None:
         """Take the next window; None: the segment gets no index."""
         if window is None:

@@ -29,6 +29,7 @@ from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.hash_key import HashKey
 from tierfold.compaction.model.rules import RECORD_BYTES_MAX
 from tierfold.compaction.skipping.key_hashes import key_hashes
+from tierfold.compaction.skipping.key_index import repeats_a_key
 from tierfold.compaction.skipping.skip_decision import (
     CompetingKeys,
     all_competing,
@@ -103,6 +104,11 @@ class ScannedSegment:
         return len(self.own_bits)
 
     @property
+    def loses_nothing(self) -> bool:
+        """Whether all of it stays, unless records of other segments supersede its own."""
+        return self.plain is not None and not (self.own_bits & SUPERSEDED).any()
+
+    @property
     def record_bytes(self) -> int:
         """Uncompressed bytes of the records, as `Counts` counts them."""
         return self.outline.record_bytes
@@ -152,12 +158,13 @@ def scan_segment(
     log: StoredObject, aborted: Sequence[AbortedTransaction], order: ScanOrder
 ) -> ScannedSegment:
     """Read the log of a segment of a round; raises CorruptLog, and UnreadableObject."""
-
-    def scanned(window: UncheckedWindow) -> Iterator[_ScannedWindow]:
-        return begun(_scanned_window(*decoded, aborted, order) for decoded in window.decoded())
-
     keys = _Keys(order)
     indexing = KeyIndexing()
+
+    def scanned(window: UncheckedWindow) -> Iterator[_ScannedWindow]:
+        wanted = order if indexing.is_possible else replace(order, fpp=None)
+        return begun(_scanned_window(*decoded, aborted, wanted) for decoded in window.decoded())
+
     competing: list[CompetingKeys] = []
     txn_batches: list[TransactionBatches] = []
     outlines: list[BatchOutline] = []
@@ -165,14 +172,14 @@ def scan_segment(
     is_plain_so_far = True
     ahead = mapped_ahead(scanned, sized_windows(log), threads=order.threads)
     for found in chain.from_iterable(ahead):
-        txn_batches.append(found.txn_batches)
         malformed += found.malformed_versions
         without_key += found.without_key
         records = found.records_end
         outlines.append(found.outline)
         is_plain_so_far &= found.is_plain
         if order.fpp is not None:
-            indexing.add(found.indexed)
+            indexing.add(_unless_it_changes(found, is_first=not txn_batches))
+        txn_batches.append(found.txn_batches)
         if found.competing is not None:
             competing.append(found.competing)
         keys.add(found)
@@ -267,6 +274,19 @@ def _scanned_window(
         competing=_competing(records, chosen & is_dirty) if order.competing_max else None,
         indexed=None if order.fpp is None else indexed_window(heads, records, types),
     )
+
+
+def _unless_it_changes(found: _ScannedWindow, *, is_first: bool) -> IndexedWindow | None:
+    """What the key index needs; None: the window is dirty, and a rewrite changes it.
+
+    That a key comes twice is looked for in the first window only: where keys are updated often, it
+    shows there, and the hashes of all others need not be computed.
+    """
+    if found.first_competing is None or found.indexed is None:
+        return found.indexed
+    if not found.is_plain or (is_first and repeats_a_key(found.indexed.entries)):
+        return None
+    return found.indexed
 
 
 def _competing(records: Records, chosen: NDArray[np.bool_]) -> CompetingKeys:

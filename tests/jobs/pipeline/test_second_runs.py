@@ -15,6 +15,7 @@ from tests.jobs.claims import ORDERS, catalog_of
 from tests.jobs.commands import ALWAYS, CLOCK, status_of, tierfold
 from tests.jobs.tiers import copied, files_below, made_tier, put_segment, records_in
 from tests.storage.live_segments import data
+from tierfold.compaction.model.producers import ProducerEntry
 from tierfold.storage.key_indexes.index_files import filter_file, read_filter_file
 from tierfold.storage.key_indexes.index_folder import FOLDER
 from tierfold.storage.tiers.remote_tier import CATALOG_FOLDER
@@ -23,6 +24,16 @@ APART: Final = (*ALWAYS, "--set", "segment.bytes=1")
 """Segments are not merged."""
 DAY_MS: Final = 86_400_000
 NOW_MS: Final = 1_800_000_000_000
+OF_THE_EMPTIED: Final = ProducerEntry(
+    producer_id=7,
+    epoch=0,
+    last_sequence=0,
+    last_data_offset=0,
+    last_offset_delta=0,
+    last_timestamp_ms=NOW_MS,
+    coordinator_epoch=0,
+    current_txn_first_offset=None,
+)
 
 
 def put(tier: Path, offset: int, *words: str) -> Path:
@@ -156,10 +167,56 @@ def test_a_spoilt_index_costs_one_read_and_is_made_again(
     assert entry["counts"]["superseded"] == 2
     put(clean, 8, "e=1")
     again = compact(clean)
-    # The segment of offsets 6 and 7 has no index yet: it lost nothing when it was dirty.
-    assert (again["key_indexes"]["no_index"], again["segments_skipped"]) == (1, 2)
-    put(clean, 9, "f=1")
-    assert compact(clean)["segments_skipped"] == 3
+    # The segment of offsets 6 and 7 has one, too: it lost nothing when it was dirty.
+    assert (again["key_indexes"]["no_index"], again["segments_skipped"]) == (0, 3)
+
+
+def indexed_starts(tier: Path) -> list[int]:
+    """The first offsets of the live segments that have both files."""
+    files = {path.name for path in indexes(tier).rglob("*.*")}
+    return [
+        segment.start_offset
+        for segment in catalog_of(tier).read()[ORDERS].segments
+        if {f"{segment.segment_id}.bloom", f"{segment.segment_id}.keys"} <= files
+    ]
+
+
+def test_an_upload_that_loses_nothing_gets_its_index_at_its_first_read(tmp_path: Path) -> None:
+    tier = made_tier(tmp_path / "tier")
+    new = [put(tier, 0, "a=1", "b=1"), put(tier, 2, "c=1", "d=1")]
+    entry = compact(tier)
+    sizes = sum(path.stat().st_size for path in new)
+    assert (entry["bytes_read"], entry["bytes_written"]) == (sizes, 0)
+    assert indexed_starts(tier) == [0, 2]
+
+
+def test_an_upload_that_no_scan_shows_to_stay_gets_its_index_too(tmp_path: Path) -> None:
+    """A broker's cleaner has emptied a batch of it, so that the rewrite reads it."""
+    tier = made_tier(tmp_path / "tier")
+    emptied = replace(data(0, (b"a", b"1")), records=(), last_offset=0)
+    batches = [replace(emptied, producer_id=7, producer_epoch=0), data(1, (b"b", b"1"))]
+    put_segment(tier, ORDERS, batches, start_offset=0, producers=[OF_THE_EMPTIED])
+    assert compact(tier)["bytes_written"] == 0
+    assert indexed_starts(tier) == [0]
+
+
+def test_what_loses_records_gets_no_index_of_its_own(tmp_path: Path) -> None:
+    tier = made_tier(tmp_path / "tier")
+    put(tier, 0, "a=1", "a=2", "b=1")
+    put(tier, 3, "c=1", "d=1")
+    put(tier, 5, "d=2")
+    compact(tier)
+    assert indexed_starts(tier) == [0, 3, 5]
+    # Only the other segment's key shows that one loses a record: its first index goes with it.
+    assert len(list(indexes(tier).rglob("*.bloom"))) == 4
+
+
+def test_neighbours_that_become_one_get_one_index(tmp_path: Path) -> None:
+    tier = made_tier(tmp_path / "tier")
+    put(tier, 0, "a=1")
+    put(tier, 1, "b=1")
+    compact(tier, "--set", f"segment.bytes={2**20}")
+    assert len(list(indexes(tier).rglob("*.bloom"))) == 1
 
 
 def test_each_round_ends_as_one_without_an_index(clean: Path, tmp_path: Path) -> None:

@@ -207,6 +207,30 @@ def test_no_more_key_bytes_are_held_than_allowed(
     assert (len(lengths), sum(lengths)) == (blocks, 12), lengths
 
 
+@pytest.mark.parametrize(
+    ("words", "first_dirty", "is_indexed", "loses_nothing"),
+    [
+        (("[0:a=1 1:b=1]", "[2:c=1 3:d=1]"), 0, True, True),
+        (("[0:a=1 1:b=1]", "[2:a=2 3:d=1]"), 0, True, False),
+        (("[0:a=1 1:a=2]", "[2:c=1 3:d=1]"), 0, False, False),
+        (("[0:a=1 1:a=2]", "[2:c=1 3:d=1]"), 9, True, True),
+        (("[0:a=1 1:b=]", "[2:c=1 3:d=1]"), 0, False, False),
+        (("[0:a=1 1:b=]", "[2:c=1 3:d=1]"), 9, True, False),
+    ],
+)
+def test_no_index_is_made_of_what_surely_changes(
+    words: Sequence[str],
+    first_dirty: int,
+    is_indexed: bool,  # noqa: FBT001 - a parameter of the test
+    loses_nothing: bool,  # noqa: FBT001 - a parameter of the test
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    small_windows(monkeypatch, 1)
+    order = replace(ORDER, first_dirty=first_dirty, fpp=0.01)
+    found = scan_segment(stored(log_of(*words)), (), order)
+    assert (found.indexing.is_possible, found.loses_nothing) == (is_indexed, loses_nothing)
+
+
 def test_a_key_falls_into_the_same_bucket_in_every_segment() -> None:
     one = scanned(*[f"{i}:{i}=x" for i in range(30)], buckets=7)
     other = scanned(*[f"{i}:{29 - i}=y" for i in range(30)], buckets=7)
