@@ -34,7 +34,7 @@ class RewriteReason(StrEnum):
     NO_BATCH = "no batch in it"
     """A broker's cleaner emptied it: its range goes to a neighbour."""
     DUE = "delete horizon passed"
-    """The catalog needs the next delete horizon of what is left."""
+    """Or a producer has expired. The catalog needs the next such time of what is left."""
     BATCHES = "batches change"
     """A batch is removed, loses records, gets a delete horizon, or is converted."""
     CLOSING_BATCH = "no batch at the end"
@@ -101,7 +101,7 @@ def reason_before_reading(
     """Why a group of these segments is rewritten even if it loses nothing; None: not known yet.
 
     Neighbours become one segment, as in Kafka's `Cleaner.cleanSegments`. Beyond Kafka, a segment
-    with a passed delete horizon is rewritten, so that the catalog gets the next one (SEMANTICS 2).
+    that is due is rewritten, so that the catalog gets the next time (SEMANTICS 2).
     """
     if len(segments) > 1:
         return RewriteReason.SEVERAL_SEGMENTS

@@ -8,7 +8,7 @@ record stays as long as its batch. Then each batch is copied, rewritten, emptied
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Final
 
@@ -32,7 +32,7 @@ from tierfold.compaction.model.units import (
     NO_TIMESTAMP_MS,
     TIMESTAMP_MS_MAX,
 )
-from tierfold.compaction.planning.drop_limits import DropLimits
+from tierfold.compaction.planning.drop_limits import NEVER_EXPIRED, DropLimits
 
 _NO_CODEC: Final = 0
 """Kafka's `CompressionType.NONE`."""
@@ -100,6 +100,10 @@ class RoundRules:
     """Shape (p, 2): (producer id, last data offset) of the active producers, sorted."""
     marker_epochs: NDArray[np.int64]
     """Shape (q, 2): (producer id, epoch) of the active producers without data, sorted."""
+    producer_times: NDArray[np.int64] = field(default_factory=lambda: _pairs([]))
+    """Shape (s, 2): (producer id, last timestamp) of those of them that may expire, sorted."""
+    expired_ms: int = NEVER_EXPIRED
+    """As of `DropLimits`."""
     legacy_delete_horizon_ms: int = 0
     """From the function `legacy_delete_horizon_ms`; 0: there is no clean segment."""
     keeps_tombstones: bool = False
@@ -111,8 +115,9 @@ class RoundRules:
 
     @property
     def limits(self) -> DropLimits:
-        """Which delete horizons have passed."""
-        return self.served or DropLimits(now_ms=self.now_ms)
+        """Which delete horizons have passed, and which producers have expired."""
+        limits = self.served or DropLimits(now_ms=self.now_ms)
+        return replace(limits, expired_ms=self.expired_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +151,17 @@ def producer_pairs(
         else:
             markers.append((entry.producer_id, entry.epoch))
     return _pairs(data), _pairs(markers)
+
+
+def producer_times(entries: Iterable[ProducerEntry]) -> NDArray[np.int64]:
+    """`RoundRules.producer_times` from a producer snapshot: without open transactions."""
+    return _pairs(
+        [
+            (entry.producer_id, entry.last_timestamp_ms)
+            for entry in entries
+            if entry.current_txn_first_offset is None
+        ]
+    )
 
 
 def _pairs(rows: list[tuple[int, int]]) -> NDArray[np.int64]:
@@ -193,13 +209,17 @@ def must_stay(batches: BatchColumns, rules: RoundRules) -> NDArray[np.bool_]:
     get stuck at a hole there. Kafka from 4.4 on keeps the one that ends at the high watermark
     (KAFKA-20452); before, it kept the last one of every round.
     """
+    ends_range = batches.last_offset + 1 == rules.remote_end
+    return np.asarray(_is_last_of_producer(batches, rules) | ends_range, np.bool_)
+
+
+def _is_last_of_producer(batches: BatchColumns, rules: RoundRules) -> NDArray[np.bool_]:
     has_producer = batches.producer_id != NO_PRODUCER_ID
     ends_data = _is_listed(rules.last_data_offsets, batches.producer_id, batches.last_offset)
     holds_epoch = batches.is_control & _is_listed(
         rules.marker_epochs, batches.producer_id, batches.producer_epoch
     )
-    ends_range = batches.last_offset + 1 == rules.remote_end
-    return np.asarray((has_producer & (ends_data | holds_epoch)) | ends_range, np.bool_)
+    return np.asarray(has_producer & (ends_data | holds_epoch), np.bool_)
 
 
 def decide_retention(batches: BatchColumns, facts: RecordFacts, rules: RoundRules) -> Retention:
@@ -298,6 +318,23 @@ def earliest_due_ms(batches: BatchColumns, retention: Retention, rules: RoundRul
     is_due &= retention.horizon_ms != NO_HORIZON
     horizons_ms = retention.horizon_ms[is_due]
     return int(horizons_ms.min()) if len(horizons_ms) else None
+
+
+def earliest_kept_ms(
+    batches: BatchColumns, retention: Retention, rules: RoundRules
+) -> int | None:
+    """The earliest last timestamp of a producer for which a batch without records stays.
+
+    None: there is none. Once that producer expires, the batch may go. One that also ends the remote
+    range stays anyway, and a producer with an open transaction does not expire.
+    """
+    is_kept = retention.record == KEPT
+    kept = np.bincount(batches.record_batch[is_kept], minlength=len(batches.last_offset))
+    waits = (kept == 0) & (batches.last_offset + 1 != rules.remote_end)
+    waits &= _is_last_of_producer(batches, rules)
+    is_of_one = np.isin(rules.producer_times[:, 0], batches.producer_id[waits])
+    times_ms = rules.producer_times[is_of_one, 1]
+    return int(times_ms.min()) if len(times_ms) else None
 
 
 def is_emptied(

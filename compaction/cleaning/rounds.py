@@ -13,6 +13,7 @@ from tierfold.compaction.cleaning.record_retention import (
     RoundRules,
     legacy_delete_horizon_ms,
     producer_pairs,
+    producer_times,
 )
 from tierfold.compaction.cleaning.transactions import TransactionStatus
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction, reaching
@@ -319,6 +320,8 @@ def round_rules(work: Round) -> RoundRules:
         remote_end=work.state.next_offset,
         last_data_offsets=data,
         marker_epochs=markers,
+        producer_times=producer_times(work.plan.producers),
+        expired_ms=work.now_ms - work.rules.producer_id_expiration_ms,
         # On a served row a tombstone of magic 0 or 1 gets a horizon, and waits as all others do.
         legacy_delete_horizon_ms=legacy_delete_horizon_ms(
             work.compact.sources, work.compact.first_dirty, work.rules.delete_retention_ms

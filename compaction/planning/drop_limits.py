@@ -32,16 +32,21 @@ from tierfold.compaction.planning.local_copies import local_ranges
 _EVERYWHERE: Final = 2**63 - 1
 """Above every offset."""
 
+NEVER_EXPIRED: Final = -(2**63)
+"""Below every timestamp."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropLimits:
-    """Which delete horizons have passed."""
+    """Which delete horizons have passed, and which producers have expired."""
 
     now_ms: int
     seen_until_ms: int = TIMESTAMP_MS_MAX
     """Later horizons count from a pass that consumers have not seen for long enough."""
     seen_below: int = _EVERYWHERE
     """From this offset on, consumers may still read what was there before."""
+    expired_ms: int = NEVER_EXPIRED
+    """A producer whose newest batch has this timestamp, or an earlier one, has expired."""
 
     def have_passed(
         self, horizon_ms: NDArray[np.int64], last_offset: NDArray[np.int64]
@@ -58,9 +63,21 @@ class DropLimits:
         return earliest_ms <= min(self.now_ms, self.seen_until_ms)
 
     def is_due(self, segment: Segment) -> bool:
-        """Whether a delete horizon in the segment has passed, as far as the catalog knows."""
+        """Whether something in the segment may go, as far as the catalog knows."""
+        return self.is_past_horizon(segment) or self.is_past_producer(segment)
+
+    def is_past_horizon(self, segment: Segment) -> bool:
+        """Whether a delete horizon in the segment has passed."""
         until_ms = min(self.now_ms, self.seen_until_ms)
         return segment.is_due(until_ms) and segment.end_offset < self.seen_below
+
+    def is_past_producer(self, segment: Segment) -> bool:
+        """Whether a producer for which a batch without records stays has expired.
+
+        Consumers see no record less without that batch, so they need not have seen anything.
+        """
+        kept_ms = segment.kept_for_producer_ms
+        return kept_ms is not None and kept_ms <= self.expired_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

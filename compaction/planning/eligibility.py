@@ -12,7 +12,7 @@ uploaded since that commit.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from tierfold.compaction.discovery.view import PartitionView, state_with_new
@@ -21,6 +21,7 @@ from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.model.strategies import latest_strategy, strategy_name
 from tierfold.compaction.model.wording import counted, spaced
 from tierfold.compaction.planning.drop_limits import (
+    DropLimits,
     Readers,
     limits_beside,
     readers_of,
@@ -106,19 +107,28 @@ def dirty_ratio(view: PartitionView, regions: Regions, rules: Rules, now_ms: int
 def due_segments(
     view: PartitionView, regions: Regions, rules: Rules, now_ms: int
 ) -> tuple[Segment, ...]:
-    """The clean segments that hold a tombstone or marker whose delete horizon has passed.
+    """The clean segments of which something may go.
 
-    Beyond Kafka, where they wait for new dirty data (SEMANTICS 2). Segments above the cleaner
-    offset do not count: older values of a tombstone there may still lie below. With `--first-dirty`
-    no segment counts.
+    That is a tombstone or marker whose delete horizon has passed, or the last batch of a producer
+    that has expired. Beyond Kafka, where they wait for new dirty data (SEMANTICS 2). Segments above
+    the cleaner offset do not count: older values of a tombstone there may still lie below. With
+    `--first-dirty` no segment counts.
 
     Under the strategies `timestamp` and `header`, a dirty record above may be older than a
     tombstone below. There the whole log must be clean, and cleaned under the same strategy.
 
     On a served row all of `planning.drop_limits` must have passed.
     """
+    limits = limits_by_view(view, regions, rules, now_ms)
+    return tuple(one for one in _settled(view, regions, rules) if limits.is_due(one))
+
+
+def limits_by_view(
+    view: PartitionView, regions: Regions, rules: Rules, now_ms: int
+) -> DropLimits:
+    """Which delete horizons have passed, and which producers have expired."""
     limits = limits_beside(readers_by_view(view, regions, rules, now_ms), now_ms)
-    return tuple(one for one in _past_horizon(view, regions, rules, now_ms) if limits.is_due(one))
+    return replace(limits, expired_ms=now_ms - rules.producer_id_expiration_ms)
 
 
 def readers_by_view(
@@ -154,14 +164,15 @@ def _past_horizon(
     view: PartitionView, regions: Regions, rules: Rules, now_ms: int
 ) -> tuple[Segment, ...]:
     """The clean segments with a passed delete horizon, whatever consumers have seen."""
+    return tuple(one for one in _settled(view, regions, rules) if one.is_due(now_ms))
+
+
+def _settled(view: PartitionView, regions: Regions, rules: Rules) -> tuple[Segment, ...]:
+    """The clean segments, if what is due in them may go."""
     if regions.is_forced or not _is_settled(view, regions, rules):
         return ()
     clean_until = regions.settled_until
-    return tuple(
-        segment
-        for segment in view.segments
-        if segment.next_offset <= clean_until and segment.is_due(now_ms)
-    )
+    return tuple(one for one in view.segments if one.next_offset <= clean_until)
 
 
 def _is_settled(view: PartitionView, regions: Regions, rules: Rules) -> bool:

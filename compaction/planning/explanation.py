@@ -225,9 +225,8 @@ def _why(case: _Case, segment: Segment, region: Region, action: SegmentAction) -
 
 def _why_rewritten(case: _Case, reason: CompactReason, segment: Segment, region: Region) -> str:
     first_dirty, most_ms = case.regions.first_dirty, case.rules.max_compaction_lag_ms
-    if reason is CompactReason.HORIZON_PASSED:
-        passed_ms = case.now_ms - (segment.earliest_due_ms or 0)
-        return f"a delete horizon in it passed {duration(passed_ms)} ago"
+    if reason in {CompactReason.HORIZON_PASSED, CompactReason.PRODUCER_EXPIRED}:
+        return _why_due(case, segment)
     if region is Region.CLEANED:
         return "clean, but a round starts at the log start: records above may supersede its records"
     if reason is CompactReason.MUST_CLEAN:
@@ -239,8 +238,23 @@ def _why_rewritten(case: _Case, reason: CompactReason, segment: Segment, region:
     return f"the log is dirty from offset {first_dirty} on{said}"
 
 
+def _why_due(case: _Case, segment: Segment) -> str:
+    if segment.is_due(case.now_ms):
+        passed_ms = case.now_ms - (segment.earliest_due_ms or 0)
+        return f"a delete horizon in it passed {duration(passed_ms)} ago"
+    kept_ms = segment.kept_for_producer_ms
+    if kept_ms is None:
+        return "it shares offsets with a segment of which something may go"
+    expired_ms = case.now_ms - kept_ms - case.rules.producer_id_expiration_ms
+    return f"a producer whose last batch in it is empty expired {duration(expired_ms)} ago"
+
+
 def _why_left(case: _Case, segment: Segment) -> str:
     due_ms, regions = segment.earliest_due_ms, case.regions
+    if due_ms is None and segment.kept_for_producer_ms is not None:
+        expires_ms = segment.kept_for_producer_ms + case.rules.producer_id_expiration_ms
+        ahead = duration(max(expires_ms - case.now_ms, 0))
+        return f"clean; an empty batch in it stays until its producer expires, {ahead} ahead"
     if due_ms is None:
         return "clean, and no delete horizon is set in it"
     if due_ms > case.now_ms:

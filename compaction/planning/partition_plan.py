@@ -13,6 +13,7 @@ from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, RetiredSegment
 from tierfold.compaction.model.spared_bytes import spared_sum
 from tierfold.compaction.model.strategies import strategy_change
+from tierfold.compaction.planning.drop_limits import DropLimits
 from tierfold.compaction.planning.eligibility import (
     DirtyRatio,
     dirty_ratio,
@@ -111,10 +112,13 @@ class PartitionPlan:
         return self.choice
 
 
-def needs_producers(view: PartitionView, now_ms: int, *, is_forced: bool) -> bool:
+def needs_producers(
+    view: PartitionView, rules: Rules, now_ms: int, *, is_forced: bool
+) -> bool:
     """Whether the newest producer snapshot matters: some segment is dirty or due."""
     is_clean = not is_forced and view.cleaner_offset == view.next_offset
-    has_due = any(segment.is_due(now_ms) for segment in view.segments)
+    expired_ms = now_ms - rules.producer_id_expiration_ms
+    has_due = any(map(DropLimits(now_ms=now_ms, expired_ms=expired_ms).is_due, view.segments))
     return bool(view.segments) and (not is_clean or has_due)
 
 

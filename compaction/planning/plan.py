@@ -21,10 +21,12 @@ from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.compaction.model.spared_bytes import compared_from, spared_sum
 from tierfold.compaction.model.units import BATCH_HEADER_BYTES
 from tierfold.compaction.model.wording import duration, spaced
+from tierfold.compaction.planning.drop_limits import DropLimits
 from tierfold.compaction.planning.eligibility import (
     DirtyRatio,
     dirty_ratio,
     due_segments,
+    limits_by_view,
     waiting_notes,
 )
 from tierfold.compaction.planning.first_publication import first_publication_refusal
@@ -71,6 +73,8 @@ class CompactReason(StrEnum):
     """`--first-dirty` says where the dirty region begins."""
     HORIZON_PASSED = "delete horizon passed"
     """No dirty data is cleaned, but tombstones or markers may go."""
+    PRODUCER_EXPIRED = "producer expired"
+    """The same, but only batches without records may go, which stayed for their producers."""
     MERGE = "merge"
     """Brokers have another segment beside a replacement: nothing goes (`planning.merges`)."""
 
@@ -126,7 +130,8 @@ class Compact:
     @property
     def is_partial(self) -> bool:
         """Whether only some segments are rewritten, and no keys are compared."""
-        return self.reason is CompactReason.HORIZON_PASSED or self.is_merge
+        due = (CompactReason.HORIZON_PASSED, CompactReason.PRODUCER_EXPIRED)
+        return self.reason in due or self.is_merge
 
     @property
     def is_merge(self) -> bool:
@@ -159,10 +164,11 @@ def propose(
 
     A partition is eligible if it is dirtier than `min.cleanable.dirty.ratio`, if
     `max.compaction.lag.ms` demands it, or if a person asks for it (Kafka
-    `grabFilthiestCompactedLog`). Beyond Kafka, clean segments whose delete horizon has passed are
-    eligible if none of these holds. A partition without work while uploads have waited for
-    `STALL_AGE_MS` is refused: otherwise it would go unnoticed. `step`: what publishing does next;
-    a served row rests until it is done.
+    `grabFilthiestCompactedLog`). Beyond Kafka, clean segments of which something may go are
+    eligible if none of these holds (`due_segments`).
+
+    A partition without work while uploads have waited for `STALL_AGE_MS` is refused: otherwise it
+    would go unnoticed. `step`: what publishing does next; a served row rests until it is done.
     """
     if (by_policy := rest_by_policy(rules)) is not None:
         return by_policy
@@ -201,12 +207,11 @@ def _choice(view: PartitionView, rules: Rules, regions: Regions, now_ms: int) ->
         first_dirty = _compared_from(view, rules, regions)
     else:
         due = due_segments(view, regions, rules, now_ms)
+        reason, detail = _why_due(due, limits_by_view(view, regions, rules, now_ms))
         if most is not None:
             due = _with_overlaps(due, view, regions)
         if not due:
             return replace(rest, notes=waiting_notes(view, regions, rules, now_ms))
-        reason = CompactReason.HORIZON_PASSED
-        detail = "only segments with tombstones or markers whose delete horizon has passed"
         groups, first_dirty = grouped(due, rules, most), regions.first_dirty
     bytes_in = sum(group.size_bytes for group in groups)
     return Compact(
@@ -220,6 +225,18 @@ def _choice(view: PartitionView, rules: Rules, regions: Regions, now_ms: int) ->
         bytes_in=bytes_in,
         bytes_out_estimate=bytes_in + BATCH_HEADER_BYTES,
         held_back=regions.held_back,
+    )
+
+
+def _why_due(due: Sequence[Segment], limits: DropLimits) -> tuple[CompactReason, str]:
+    """Why something of clean segments may go, and the same as a clause."""
+    if any(map(limits.is_past_horizon, due)):
+        return CompactReason.HORIZON_PASSED, (
+            "only segments with tombstones or markers whose delete horizon has passed"
+        )
+    return CompactReason.PRODUCER_EXPIRED, (
+        "only segments with the last batch, an empty one, of a producer that has expired"
+        " (producer.id.expiration.ms)"
     )
 
 

@@ -64,7 +64,9 @@ UNKNOWN: Final = "unknown"
 NOT_BEGUN: Final = frozenset({LEFT, NOTHING_TO_DO, REFUSED})
 """Outcomes of partitions that were not tried."""
 
-_REASON_SHOWN: Final = frozenset({CompactReason.MUST_CLEAN, CompactReason.HORIZON_PASSED})
+_REASON_SHOWN: Final = frozenset(
+    {CompactReason.MUST_CLEAN, CompactReason.HORIZON_PASSED, CompactReason.PRODUCER_EXPIRED}
+)
 """The reasons that a report shows: rounds that the dirty ratio alone would not start."""
 
 OF_BROKERS: Final = ("events_planned", "events_sent", "publishing")

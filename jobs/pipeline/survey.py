@@ -271,7 +271,7 @@ def _surveyed(
         return replace(plan, epoch=epoch, retired=retired)
     try:
         is_forced = first_dirty is not None
-        is_needed = needs_producers(found, context.now_ms, is_forced=is_forced)
+        is_needed = needs_producers(found, rules, context.now_ms, is_forced=is_forced)
         producers: tuple[ProducerEntry, ...] = ()
         if is_needed:
             producers = newest_producers(context, found.key, found.segments, known.listed)

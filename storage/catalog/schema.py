@@ -119,6 +119,11 @@ SEGMENT: Final = _struct(
     stored_indexes_bytes=_LONG(
         "bytes of the object with all indexes; null: each index is an object", nullable=True
     ),
+    kept_for_producer_ms=_LONG(
+        "earliest last timestamp of a producer for which an empty batch stays; null: none, or a"
+        " broker wrote it",
+        nullable=True,
+    ),
     records_max_timestamp_ms=_LONG(
         "largest timestamp of the records left; -1: none; null: as max_timestamp_ms", nullable=True
     ),

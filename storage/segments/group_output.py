@@ -62,6 +62,8 @@ class GroupOutput:
         self.written: list[WrittenSegment] = []
         self.due_ms: int | None = None
         """The earliest delete horizon in the present segment; None: there is none so far."""
+        self._kept_ms: int | None = None
+        """As `Segment.kept_for_producer_ms`, of the present segment so far."""
         self.found_horizon_ms: int | None = None
         """The earliest delete horizon in sources that brokers wrote; None: there is none so far."""
         self._tier = tier
@@ -85,12 +87,14 @@ class GroupOutput:
             raise TooLarge
         self._finish(writer, Cut(end_offset=end_offset, producers=self._replay.entries))
         self._writer, self._start_offset = None, end_offset + 1
-        self._indexing, self.due_ms = KeyIndexing(), None
+        self._indexing, self.due_ms, self._kept_ms = KeyIndexing(), None, None
 
-    def index(self, window: IndexedWindow | None, due_ms: int | None) -> None:
-        """Take what the key index needs of a window, and its earliest delete horizon."""
-        if due_ms is not None:
-            self.due_ms = due_ms if self.due_ms is None else min(self.due_ms, due_ms)
+    def index(
+        self, window: IndexedWindow | None, due_ms: int | None, kept_ms: int | None = None
+    ) -> None:
+        """Take what the key index needs of a window, its earliest delete horizon, and `kept_ms`."""
+        self.due_ms = _earlier(self.due_ms, due_ms)
+        self._kept_ms = _earlier(self._kept_ms, kept_ms)
         if self._task.fpp is not None:
             self._indexing.add(window)
 
@@ -159,7 +163,7 @@ class GroupOutput:
             for transaction in task.listed
             if self._start_offset <= transaction.last_offset <= end_offset
         )
-        segment = writer.finish(listed, self.due_ms, cut)
+        segment = writer.finish(listed, self.due_ms, cut, kept_for_producer_ms=self._kept_ms)
         index_bytes = self.write_index(segment)
         self.records_written += writer.records
         self.written.append(
@@ -171,6 +175,10 @@ class GroupOutput:
                 index_bytes=index_bytes,
             )
         )
+
+
+def _earlier(one: int | None, other: int | None) -> int | None:
+    return min((each for each in (one, other) if each is not None), default=None)
 
 
 def producers_before(tier: RemoteTier, task: GroupTask) -> tuple[ProducerEntry, ...]:

@@ -112,7 +112,7 @@ class _Rewrite:
         if self.replay is not None:
             self.replay.add(window.heads, found.markers)
         if len(found.data):
-            self.output.index(found.indexed, found.due_ms)
+            self.output.index(found.indexed, found.due_ms, found.kept_ms)
         self.give_reason(found.reason)
         if self.reason is None:
             self.passed.append(replace(window, data=_NOTHING))

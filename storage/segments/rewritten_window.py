@@ -25,6 +25,7 @@ from tierfold.compaction.cleaning.record_retention import (
     Retention,
     decide_retention,
     earliest_due_ms,
+    earliest_kept_ms,
     legacy_tombstones_go,
 )
 from tierfold.compaction.cleaning.rounds import GroupTask
@@ -52,6 +53,8 @@ class RewrittenWindow:
     counts: Counts
     due_ms: int | None
     """When a kept tombstone or marker is due; None: never."""
+    kept_ms: int | None
+    """The last timestamp of a producer for which a batch without records stays; None: none does."""
     last_offset: int
     """Where the window ends, see `last_offset_of`."""
     indexed: IndexedWindow | None
@@ -79,7 +82,7 @@ def rewritten_window(
     if len(bits) < len(records):
         raise ValueError(f"{window.where} has more records than there are bits")
     types = window.control_types(records)
-    retention, due_ms = _retention(_Source(task, segment, window, types), records, bits)
+    retention, due_ms, kept_ms = _retention(_Source(task, segment, window, types), records, bits)
     sizes = records.end - records.start
     of_marker = np.repeat(is_marker(types), np.diff(records.first_record))
     counts = replace(
@@ -106,6 +109,7 @@ def rewritten_window(
         reason=reason,
         counts=counts,
         due_ms=due_ms,
+        kept_ms=segment.kept_for_producer_ms if task.rules.keeps_all else kept_ms,
         last_offset=last_offset_of(heads.last_offset, heads.is_legacy, retention, records.offset),
         indexed=indexed,
         markers=end_markers_of(records, types) if has_replay else {},
@@ -124,8 +128,8 @@ class _Source(NamedTuple):
 
 def _retention(
     source: _Source, records: Records, bits: NDArray[np.uint8]
-) -> tuple[Retention, int | None]:
-    """What is kept of a window, and when a kept tombstone or marker is due; raises CorruptLog."""
+) -> tuple[Retention, int | None, int | None]:
+    """What is kept of a window, `earliest_due_ms` and `earliest_kept_ms`; raises CorruptLog."""
     task, segment, window, types = source
     heads = window.heads
     aborted, _ = is_aborted_in(heads, types, task.aborted)
@@ -152,4 +156,5 @@ def _retention(
     # The scan has not looked at all of them; Kafka's cleaner reads those that it does not drop.
     is_read = retention.batch != BatchRetention.DROP
     window.refuse_large(records, is_read, task.record_bytes_max)
-    return retention, earliest_due_ms(columns, retention, task.rules)
+    due_ms = earliest_due_ms(columns, retention, task.rules)
+    return retention, due_ms, earliest_kept_ms(columns, retention, task.rules)

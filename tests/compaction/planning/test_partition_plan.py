@@ -61,14 +61,22 @@ def test_producers_are_read_where_they_decide_something(
     offsets: tuple[object, ...], is_forced: bool, due_ms: int | None, expected: bool
 ) -> None:
     view = a_log(due_ms, cleaner_offsets=offsets)
-    assert needs_producers(view, NOW_MS, is_forced=is_forced) == expected
+    assert needs_producers(view, Rules(), NOW_MS, is_forced=is_forced) == expected
+
+
+@pytest.mark.parametrize(("kept_ms", "expected"), [(0, True), (1, False), (None, False)])
+def test_producers_are_read_where_one_has_expired(kept_ms: int | None, expected: bool) -> None:
+    view, rules = a_log(None, cleaner_offsets=CLEAN), Rules(producer_id_expiration_ms=NOW_MS)
+    kept = tuple(replace(one, kept_for_producer_ms=kept_ms) for one in view.segments)
+    view = replace(view, segments=kept)
+    assert needs_producers(view, rules, NOW_MS, is_forced=False) == expected
 
 
 @pytest.mark.parametrize("is_forced", [False, True])
 def test_a_log_without_a_segment_has_no_producers_to_read(is_forced: bool) -> None:
     view = a_view(())
     assert view.segments == ()
-    assert not needs_producers(view, NOW_MS, is_forced=is_forced)
+    assert not needs_producers(view, Rules(), NOW_MS, is_forced=is_forced)
 
 
 # What is decided.

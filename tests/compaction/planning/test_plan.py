@@ -251,6 +251,32 @@ def test_a_passed_horizon_makes_a_clean_partition_eligible(
     assert plan.bytes_out_estimate == plan.bytes_in + 61
 
 
+@pytest.mark.parametrize(
+    ("kept_ms", "expected"), [(NOW_MS - 1000, [(0, 99)]), (NOW_MS - 999, None), (None, None)]
+)
+def test_a_producer_that_expires_makes_a_clean_partition_eligible(
+    kept_ms: int | None, expected: list[tuple[int, int]] | None
+) -> None:
+    view = due_at(None, NOW_MS + 1, None, None)
+    first, *others = view.segments
+    view = replace(view, segments=(replace(first, kept_for_producer_ms=kept_ms), *others))
+    rules = replace(COMPACT, producer_id_expiration_ms=1000)
+    if expected is None:
+        assert rest(view, rules).reason is RestReason.NOTHING_DIRTY
+        return
+    plan = compact(view, rules)
+    assert (plan.reason, plan.is_partial) == (CompactReason.PRODUCER_EXPIRED, True)
+    assert "producer.id.expiration.ms" in plan.detail
+    assert spans(plan) == expected
+    # A horizon that has passed is named first.
+    past, *_ = due_at(5, None, None, None).segments
+    both = replace(view, segments=(replace(past, kept_for_producer_ms=kept_ms), *others))
+    assert compact(both, rules).reason is CompactReason.HORIZON_PASSED
+    # Where a tombstone may hide what is dirty, nothing is rewritten by itself.
+    later = replace(rules, compaction_strategy=CompactionStrategy.TIMESTAMP)
+    assert rest(view, later).reason is RestReason.NOTHING_DIRTY
+
+
 def test_a_partition_with_neither_dirty_data_nor_a_passed_horizon_is_left_alone() -> None:
     assert rest(due_at(None, NOW_MS + 1, cleaned=200)).reason is RestReason.NOTHING_DIRTY
 

@@ -268,6 +268,54 @@ def test_a_deleted_value_goes_however_little_that_saves(clean: Path) -> None:
     assert [key for _, key, _ in live(clean)] == [b"a", b"b", b"c"]
 
 
+# A batch that stays only for its producer.
+
+
+def test_a_producer_that_expires_makes_its_partition_due_once(tmp_path: Path) -> None:
+    tier = made_tier(tmp_path / "tier")
+    of_producer = replace(
+        data(0, (b"a", b"1")), producer_id=7, producer_epoch=0, base_sequence=0
+    )
+    live = (OF_THE_EMPTIED,)
+    put_segment(tier, ORDERS, [of_producer, data(1, (b"b", b"1"))], start_offset=0, producers=live)
+    put_segment(tier, ORDERS, [data(2, (b"a", b"2"))], start_offset=2, producers=live)
+    assert compact(tier)["counts"]["superseded"] == 1
+    first, last = catalog_of(tier).read()[ORDERS].segments
+    assert (first.kept_for_producer_ms, last.kept_for_producer_ms) == (NOW_MS, None)
+    bytes_before = first.size_bytes
+    assert compact(tier, now_ms=NOW_MS + DAY_MS - 1)["outcome"] == "nothing_to_do"
+    planned = tierfold("plan", tier, *APART, CLOCK, str(NOW_MS + DAY_MS), "--json").entry
+    assert planned["outcome"] == "planned"
+    assert "a producer that has expired (producer.id.expiration.ms)" in planned["reason"]
+    explain = ("--explain", "orders-0")
+    told = tierfold("plan", tier, *APART, CLOCK, str(NOW_MS + DAY_MS), *explain).stdout
+    assert "a producer whose last batch in it is empty expired" in " ".join(told.split())
+    assert compact(tier, now_ms=NOW_MS + DAY_MS)["outcome"] == "compacted"
+    first, last = catalog_of(tier).read()[ORDERS].segments
+    assert first.kept_for_producer_ms is None
+    assert first.size_bytes == bytes_before - 61
+    assert compact(tier, now_ms=NOW_MS + 9 * DAY_MS)["outcome"] == "nothing_to_do"
+
+
+def test_a_producer_that_wrote_since_puts_the_time_off(tmp_path: Path) -> None:
+    """Its newest data is in a segment that is too young to compact."""
+    tier = made_tier(tmp_path / "tier")
+    of_producer = replace(
+        data(0, (b"a", b"1")), producer_id=7, producer_epoch=0, base_sequence=0
+    )
+    live = (OF_THE_EMPTIED,)
+    put_segment(tier, ORDERS, [of_producer, data(1, (b"b", b"1"))], start_offset=0, producers=live)
+    put_segment(tier, ORDERS, [data(2, (b"a", b"2"))], start_offset=2, producers=live)
+    compact(tier)
+    later = replace(OF_THE_EMPTIED, last_timestamp_ms=NOW_MS + DAY_MS)
+    put_segment(tier, ORDERS, [data(3, (b"c", b"1"))], start_offset=3, producers=[later])
+    held = ("--set", "min.cleanable.dirty.ratio=0.9")
+    assert compact(tier, *held, now_ms=NOW_MS + DAY_MS)["outcome"] == "compacted"
+    first, *_ = catalog_of(tier).read()[ORDERS].segments
+    assert first.kept_for_producer_ms == NOW_MS + DAY_MS
+    assert compact(tier, *held, now_ms=NOW_MS + DAY_MS)["outcome"] == "nothing_to_do"
+
+
 # Where indexes lie, and when they go.
 
 

@@ -221,8 +221,8 @@ def test_no_more_key_bytes_are_held_than_allowed(
 def test_no_index_is_made_of_what_surely_changes(
     words: Sequence[str],
     first_dirty: int,
-    is_indexed: bool,  # noqa: FBT001 - a parameter of the test
-    loses_nothing: bool,  # noqa: FBT001 - a parameter of the test
+    is_indexed: bool,
+    loses_nothing: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     small_windows(monkeypatch, 1)
