@@ -266,7 +266,7 @@ def test_the_facts_are_of_all_windows(
 ) -> None:
     segment = segment_of(tier, MIXED)
     small_windows(monkeypatch, 1)
-    order = ScanOrder(hash_key=HASH_KEY, first_dirty=0, buckets=1, fpp=FPP)
+    order = ScanOrder(hash_key=HASH_KEY, first_dirty=segment.next_offset, buckets=1, fpp=FPP)
     scanned = scan_segment(live_log(tier, KEY, segment), (), order)
     built = scanned.indexing.built(segment, FPP)
     assert built is not None
