@@ -16,6 +16,7 @@ those of which an earlier round has left no batch below the cut, so that nothing
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -163,7 +164,8 @@ class GroupOutput:
             for transaction in task.listed
             if self._start_offset <= transaction.last_offset <= end_offset
         )
-        segment = writer.finish(listed, self.due_ms, cut, kept_for_producer_ms=self._kept_ms)
+        segment = writer.finish(listed, self.due_ms, cut)
+        segment = replace(segment, kept_for_producer_ms=self._kept_ms)
         index_bytes = self.write_index(segment)
         self.records_written += writer.records
         self.written.append(

@@ -83,12 +83,6 @@ def rewritten_window(
         raise ValueError(f"{window.where} has more records than there are bits")
     types = window.control_types(records)
     retention, due_ms, kept_ms = _retention(_Source(task, segment, window, types), records, bits)
-    sizes = records.end - records.start
-    of_marker = np.repeat(is_marker(types), np.diff(records.first_record))
-    counts = replace(
-        counts_of(len(records), int(sizes.sum()), retention.record, sizes),
-        kept_markers=int(np.count_nonzero(of_marker & (retention.record == KEPT))),
-    )
     reason = reason_in_batches(retention.batch)
     indexed = None
     if reason is None and not window.has_gaps:
@@ -107,12 +101,21 @@ def rewritten_window(
         data=data,
         heads=written,
         reason=reason,
-        counts=counts,
+        counts=_counts(records, retention, types),
         due_ms=due_ms,
         kept_ms=segment.kept_for_producer_ms if task.rules.keeps_all else kept_ms,
         last_offset=last_offset_of(heads.last_offset, heads.is_legacy, retention, records.offset),
         indexed=indexed,
         markers=end_markers_of(records, types) if has_replay else {},
+    )
+
+
+def _counts(records: Records, retention: Retention, types: NDArray[np.int16]) -> Counts:
+    sizes = records.end - records.start
+    of_marker = np.repeat(is_marker(types), np.diff(records.first_record))
+    return replace(
+        counts_of(len(records), int(sizes.sum()), retention.record, sizes),
+        kept_markers=int(np.count_nonzero(of_marker & (retention.record == KEPT))),
     )
 
 

@@ -147,14 +147,11 @@ class SegmentWriter:
         listed: tuple[AbortedTransaction, ...],
         earliest_due_ms: int | None,
         cut: Cut | None = None,
-        *,
-        kept_for_producer_ms: int | None = None,
     ) -> Segment:
         """Close the log, write the files beside it, and verify all of them.
 
         `listed`: the transactions for the transaction index, by marker offset. `earliest_due_ms`
-        (epoch milliseconds): when one of its tombstones or markers may go; `kept_for_producer_ms`:
-        as in `Segment`. The snapshot and the
+        (epoch milliseconds): when one of its tombstones or markers may go. The snapshot and the
         checkpoint are copied from the last source, which ends at the same offset. With a `cut`, the
         snapshot has its producers, and the checkpoint ends at its offset, as a broker cuts it
         (Kafka `RemoteLogManager.getLeaderEpochCheckpoint`).
@@ -186,7 +183,6 @@ class SegmentWriter:
             has_transaction_index=bool(listed),
             first_timestamp_ms=int(heads.max_timestamp_ms[0]),
             earliest_due_ms=earliest_due_ms,
-            kept_for_producer_ms=kept_for_producer_ms,
             skipped_offsets=skipped_offsets,
             origin=Compacted(self._run),
             records_max_timestamp_ms=heads.records_max_timestamp_ms,
