@@ -45,7 +45,7 @@ def violations(
     return (
         *_wrong_sources(sources, view),
         *(
-            (*_breaks_in_groups(plan), *_not_due(plan, view, now_ms))
+            (*_breaks_in_groups(plan), *_not_due(plan, view, rules, now_ms))
             if plan.is_partial
             else (
                 *_breaks(sources),
@@ -91,18 +91,28 @@ def _breaks_in_groups(plan: Compact) -> Iterator[str]:
             )
 
 
-def _not_due(plan: Compact, view: PartitionView, now_ms: int) -> Iterator[str]:
-    """Segments without a passed horizon in a partial plan, or a plan beyond what is clean."""
+def _not_due(
+    plan: Compact, view: PartitionView, rules: Rules, now_ms: int
+) -> Iterator[str]:
+    """Segments in a partial plan of which nothing may go, or a plan beyond what is clean."""
     is_due = {
-        segment.segment_id: segment.earliest_due_ms is not None
-        and segment.earliest_due_ms <= now_ms
+        segment.segment_id: any(
+            since_ms is not None and now_ms - since_ms >= wait_ms
+            for since_ms, wait_ms in (
+                (segment.earliest_due_ms, 0),
+                (segment.kept_for_producer_ms, rules.producer_id_expiration_ms),
+            )
+        )
         for segment in plan.sources
     }
     for group in plan.groups:
         for segment in group.segments:
             beside = _beside(segment, group.segments) if group.is_for_brokers else []
             if not any(is_due[one.segment_id] for one in (segment, *beside)):
-                yield f"no delete horizon in segment {segment.segment_id} has passed"
+                yield (
+                    f"no delete horizon in segment {segment.segment_id} has passed, and no producer"
+                    " of it has expired"
+                )
     clean_until = -1 if view.cleaner_offset is None else view.cleaner_offset
     if not plan.next_offset <= plan.first_dirty == clean_until <= view.next_offset:
         yield (

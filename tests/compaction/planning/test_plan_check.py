@@ -223,7 +223,8 @@ def test_a_partial_plan_that_was_tampered_with_is_caught(
 
 def test_a_partial_plan_before_its_due_time_is_caught() -> None:
     found = violations(the_partial_plan(), due_view(), None, RULES, NOW_MS - 1)
-    assert found == (f"{NOT_DUE} {DUE[1].segment_id} has passed",)
+    why = "has passed, and no producer of it has expired"
+    assert found == (f"{NOT_DUE} {DUE[1].segment_id} {why}",)
 
 
 @pytest.mark.parametrize("cleaned", [300, 500])
