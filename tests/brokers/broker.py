@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +18,10 @@ QUICK_START: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx384m")
 
 _ENDED_WITH_US: Final = ("setpriv", "--pdeathsig", "KILL")
 """The kernel kills the JVM when the thread ends that started it, however that comes."""
+
+_STARTER: Final = ThreadPoolExecutor(1)
+"""Its thread lives as long as the process; one of a run's own pool, where a test restarts a broker,
+does not."""
 
 _READY: Final = (r"Kafka Server started", r"Initialized .*resources successfully")
 """What a broker logs once it serves clients, and once it can read and write the events of its
@@ -72,12 +77,13 @@ class Broker:
             self._format(java, cluster_id)
         before = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
+            self._process = _STARTER.submit(
+                subprocess.Popen,
                 [*_ENDED_WITH_US, *java, *_LOGGED, "kafka.Kafka", str(self._file)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-            )
+            ).result()
         self.wait(lambda: self._is_ready(before), "the broker to start", _STARTED_WITHIN_S)
 
     def _format(self, java: list[str], cluster_id: str) -> None:
