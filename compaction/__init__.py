@@ -7,6 +7,7 @@
     planning       what should be done: regions, eligibility, groups, the plan, its explanation
     cleaning       which records stay: offset map, transactions, tombstones, counts
     skipping       which segments a round need not read: Bloom filters, key indexes
+    estimation     how many bytes a run would probably remove, from a sample
     verification   whether sources and results agree on every key's latest value
     commits        what a commit changes in the catalog, and what must hold before and after
     deletion       which segments expire, and which objects may be deleted

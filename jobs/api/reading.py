@@ -23,6 +23,7 @@ from tierfold.jobs.api.opening import cluster_alone, opened, settings_of
 from tierfold.jobs.context.request_prices import storage_price
 from tierfold.jobs.pipeline.left_unpublished import publishing_warnings
 from tierfold.jobs.reports.doctor_report import DoctorResult
+from tierfold.jobs.reports.estimate_report import prices_of
 from tierfold.jobs.reports.explained_plan import ExplainResult
 from tierfold.jobs.reports.history_report import HistoryResult
 from tierfold.jobs.reports.plan_report import PlanResult
@@ -35,19 +36,29 @@ from tierfold.jobs.verbs import status as status_verb
 
 
 @takes(PlanKeywords)
-def plan(tier: str | Path, **given: Unpack[PlanKeywords]) -> PlanResult:
+def plan(
+    tier: str | Path, *, estimate: bool = False, **given: Unpack[PlanKeywords]
+) -> PlanResult:
     """Return what `compact` would do to each partition, and why.
+
+    `estimate`: read a small sample of the log, too, and say how many bytes would probably go.
 
     >>> tierfold.plan("/mnt/tier", settings={"cleanup.policy": "compact"}).bytes_in
     """
     tools = opened(tier, given, has_advice=True, asks_brokers=True, publishes=True)
-    reports = plan_verb.plan(tools.context, tools.settings, tools.scope)
+    planned = plan_verb.plan_with_estimates if estimate else plan_verb.plan
+    reports = planned(tools.context, tools.settings, tools.scope)
     about = tools.about(
         *policy_warnings(tools.settings, {report.key.topic for report in reports}),
         *publishing_warnings(tools.context, reports),
     )
-    publishing = tools.context.publishing_state
-    return checked(PlanResult(partitions=tuple(reports), publishing=publishing, **about), given)
+    result = PlanResult(
+        partitions=tuple(reports),
+        publishing=tools.context.publishing_state,
+        prices=prices_of(tools.context.scheme) if estimate else None,
+        **about,
+    )
+    return checked(result, given)
 
 
 @takes(PlanKeywords)

@@ -45,7 +45,7 @@ from tierfold.jobs.cli.options import (
     version_option,
 )
 from tierfold.jobs.cli.output import Output, ResultNotWritten, finish, print_lines
-from tierfold.jobs.cli.table_options import segments_option, table_options
+from tierfold.jobs.cli.table_options import check_estimate, segments_option, table_options
 from tierfold.jobs.cli.usage_errors import OWN_PROCESS, Verbs, trace
 from tierfold.jobs.context.stopping import Stopped, stoppable
 from tierfold.jobs.spark.stderr_filter import chatter_hidden
@@ -70,30 +70,39 @@ def tierfold() -> None:
 
 @tierfold.command("plan")
 @tier_options
-@table_options("partition", "offsets", "segments", "bytes")
+@table_options("partition", "offsets", "segments", "bytes", "saves")
 @cluster_options
 @publish_options
 @replay_options
+@click.option(
+    "--estimate",
+    is_flag=True,
+    help="Also read a small sample of each partition, and say how many bytes would probably go.",
+)
 @click.option(
     "--explain",
     "partition_name",
     metavar="PARTITION",
     help="Draw one partition, such as orders-0, segment by segment, with reasons.",
 )
-def plan_verb(partition_name: str | None, output: Output, **given: Any) -> None:
+def plan_verb(
+    partition_name: str | None, estimate: bool, output: Output, **given: Any
+) -> None:
     """Show what `compact` would do to each partition, and why.
 
     \b
     Examples:
       tierfold plan /mnt/tier --set cleanup.policy=compact --topic 'orders.*'
+      tierfold plan /mnt/tier --set cleanup.policy=compact --estimate
       tierfold plan /mnt/tier --set cleanup.policy=compact --explain orders-0
       tierfold plan /mnt/tier --set cleanup.policy=compact --holes-are-holes 'orders-*'
       tierfold plan /mnt/tier --config tierfold.toml --bootstrap-server broker-1:9092
     """
+    check_estimate(output, partition_name, has_estimate=estimate)
     from tierfold.jobs.api.reading import explain, plan
 
     if partition_name is None:
-        finish(output, plan(progress=output.progress, **given))
+        finish(output, plan(estimate=estimate, progress=output.progress, **given))
     else:
         finish(output, explain(partition=partition_name, progress=output.progress, **given))
 

@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from tierfold.jobs.cli.options import Verb, together
-from tierfold.jobs.cli.output import FORMATS, format_option, view_option
+from tierfold.jobs.cli.output import FORMATS, Output, format_option, view_option
 
 
 def table_options(*columns: str) -> Callable[[Verb], Verb]:
@@ -55,3 +55,14 @@ segments_option: Final = click.option(
     callback=view_option,
     help="List in the JSON document each partition's segments, too.",
 )
+
+
+def check_estimate(output: Output, partition_name: str | None, *, has_estimate: bool) -> None:
+    """Check `--estimate` of `plan` against its other options; raises UsageError."""
+    if has_estimate and partition_name is not None:
+        raise click.UsageError(
+            "--estimate is of all partitions in scope, --explain draws one: give one of them."
+            f" --topic and --partition limit the scope to {partition_name}."
+        )
+    if output.view.sort == "saves" and not has_estimate:
+        raise click.UsageError("--sort saves needs --estimate.")

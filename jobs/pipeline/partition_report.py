@@ -18,6 +18,7 @@ from tierfold.compaction.deletion.superseded import (
     superseded_bytes,
 )
 from tierfold.compaction.discovery.view import Refusal
+from tierfold.compaction.estimation.estimate import Estimate, NotEstimated
 from tierfold.compaction.model.bindings import Detached
 from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace, Outcome, Unknown
 from tierfold.compaction.model.refusal_parts import RefusalPart
@@ -129,6 +130,8 @@ class PartitionReport:
     """How many events the run sent to brokers."""
     publishing: str = ""
     """What publishing did or waits for, a clause; empty: it did nothing."""
+    estimate: Estimate | NotEstimated | None = None
+    """What would probably go; None: it was not asked for, or nothing could go."""
     notes: tuple[str, ...] = ()
     refusals: tuple[RefusalPart, ...] = ()
     """Why it is refused, each reason by itself; none: it is not."""
@@ -137,7 +140,7 @@ class PartitionReport:
         """The partition's entry in the `--json` document."""
         entry = asdict(self)
         key = entry.pop("key")
-        del entry["superseded"], entry["held_by"]
+        del entry["superseded"], entry["held_by"], entry["estimate"]
         for name in OF_BROKERS:
             del entry[name]
         if self.outlook is None:

@@ -5,6 +5,7 @@
     tables           the parts that all tables share
     plan_report      the result of `plan` and `compact`
     explained_plan   the result of `plan --explain`, as a picture
+    estimate_report  what a run would remove, by `plan --estimate`, and whether it is worth it
     status_report    the result of `status`
     doctor_report    the result of `doctor`
     config_report    the result of `config`

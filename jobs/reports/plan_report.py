@@ -32,6 +32,15 @@ from tierfold.jobs.pipeline.partition_report import (
     max_compaction_delay_secs,
     superseded_sentence,
 )
+from tierfold.jobs.reports.estimate_report import FIELDS as ESTIMATE_FIELDS
+from tierfold.jobs.reports.estimate_report import (
+    Prices,
+    estimate_entry,
+    print_estimate,
+    saves_cell,
+    total_entry,
+    why_not,
+)
 from tierfold.jobs.reports.holders_report import print_holders, shown_reason
 from tierfold.jobs.reports.publishing_lines import print_publishing
 from tierfold.jobs.reports.refusals_report import print_refusals, see_below
@@ -79,22 +88,32 @@ class PlanResult(Result[PartitionReport]):
     verb = "plan"
     publishing: Publishing = Publishing.NOT_NAMED
     """What brokers learn of the run."""
+    prices: Prices | None = None
+    """By which what would go is priced; None: no estimate was asked for."""
 
     def entry(self, partition: PartitionReport) -> dict[str, Any]:
         """See `Result`."""
         beside = OF_BROKERS if self.publishing in {Publishing.ON, Publishing.OFF} else ()
-        return partition.as_json() | fields(partition, *beside)
+        found = partition.as_json() | fields(partition, *beside)
+        if self.prices is not None:
+            found["estimate"] = estimate_entry(partition, self.prices)
+        return found
 
     def details(self) -> dict[str, Any]:
         """See `Result`."""
-        return {
+        found: dict[str, Any] = {
             "max_compaction_delay_secs": max_compaction_delay_secs(self.partitions),
             "publishing": self.publishing.value,
         }
+        if self.prices is not None:
+            found["estimate"] = total_entry(self.partitions, self.prices)
+        return found
 
     def columns(self) -> Columns:
         """See `Result`."""
-        return FIELDS
+        if self.prices is None:
+            return FIELDS
+        return {**FIELDS, "saves": ESTIMATE_FIELDS}
 
     @property
     def title(self) -> str:
@@ -113,9 +132,12 @@ class PlanResult(Result[PartitionReport]):
         if not view.sort:
             rows.sort(key=_precedence, reverse=True)
             rows.sort(key=lambda report: URGENCY.index(report.outcome))
-        print_rows(console, self.title, _COLUMNS, rows, rows_max=view.rows_max)
+        columns = _COLUMNS if self.prices is None else _WITH_ESTIMATES
+        print_rows(console, self.title, columns, rows, rows_max=view.rows_max)
         print_refusals(console, rows, of_all=len(self.partitions))
         _print_totals(console, self.partitions)
+        if self.prices is not None:
+            print_estimate(console, self.partitions, self.prices)
         print_holders(console, rows)
         _print_superseded(console, self.partitions)
         print_publishing(console, self.partitions, self.started_at_ms)
@@ -175,8 +197,9 @@ _COLUMNS: Final[Sequence[Column[PartitionReport]]] = (
     ("offsets", "right", _range),
     ("segments", "right", _if_any(_segments)),
     ("bytes", "right", _if_any(_bytes)),
-    ("why", "left", lambda report: sentences(_shown(report), report.notes)),
+    ("why", "left", lambda report: sentences(_shown(report), (*why_not(report), *report.notes))),
 )
+_WITH_ESTIMATES: Final = (*_COLUMNS[:-1], ("saves", "right", saves_cell), _COLUMNS[-1])
 
 
 FIELDS: Final[Columns] = {

@@ -1,6 +1,7 @@
 """verbs: one module per verb.
 
     plan             `plan`
+    estimating          reads a sample of partitions, and estimates what would go
     compact          `compact`
     status           `status`
     doctor           `doctor`

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.planning.chunks import UNBOUND, Budget, RemainingBudget, Wave, next_wave
@@ -23,6 +24,7 @@ from tierfold.jobs.pipeline.partition_report import (
 )
 from tierfold.jobs.pipeline.survey import known_by_name, survey, survey_of
 from tierfold.jobs.settings.resolution import Settings
+from tierfold.jobs.verbs.estimating import estimates_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,14 +53,39 @@ def plan(
     If a partition is compacted in chunks, the report shows the first. Raises BadSettings, also if
     the run would read more than `local_max_bytes`; an error in one partition is in its report.
     """
+    return [one.report for one in _planned(context, settings, scope, budget, local_max_bytes)]
+
+
+def plan_with_estimates(
+    context: RunContext, settings: Settings, scope: Scope
+) -> list[PartitionReport]:
+    """Return the reports of `plan`, with how many bytes would probably go; raises as `plan`."""
+    planned = _planned(context, settings, scope, UNBOUND, None)
+    found = estimates_of(context, [one.plan for one in planned])
+    return [replace(one.report, estimate=found.get(one.report.key)) for one in planned]
+
+
+class _Planned(NamedTuple):
+    report: PartitionReport
+    plan: PartitionPlan
+    """Its choice is what the report shows: of a partition in chunks, the first."""
+
+
+def _planned(
+    context: RunContext,
+    settings: Settings,
+    scope: Scope,
+    budget: Budget,
+    local_max_bytes: int | None,
+) -> list[_Planned]:
     surveyed = survey(context, settings, scope)
-    reports = {one.key: unless_taken_out(context, one) for one in surveyed}
-    due = in_order_of_work([one for one in surveyed if reports[one.key].outcome == PLANNED])
+    planned = {one.key: _Planned(unless_taken_out(context, one), one) for one in surveyed}
+    due = in_order_of_work([one for one in surveyed if planned[one.key].report.outcome == PLANNED])
     if due:
         if local_max_bytes is not None:
             check_local_max(input_bytes(due, budget), local_max_bytes)
-        reports |= _first_chunks(due, budget, context)
-    return [reports[partition.key] for partition in surveyed]
+        planned |= _first_chunks(due, budget, context)
+    return [planned[partition.key] for partition in surveyed]
 
 
 def explain(context: RunContext, settings: Settings, scope: Scope, name: str) -> Explained:
@@ -95,27 +122,29 @@ def _regions(partition: PartitionPlan, now_ms: int) -> Regions | None:
 
 def _first_chunks(
     due: list[PartitionPlan], budget: Budget, context: RunContext
-) -> dict[PartitionKey, PartitionReport]:
+) -> dict[PartitionKey, _Planned]:
     """The first chunk of each partition, or why none begins, as far as it is known in advance."""
-    reports: dict[PartitionKey, PartitionReport] = {}
+    found: dict[PartitionKey, _Planned] = {}
     free = context.tier.free_bytes()
     chosen = due[: budget.max_partitions]
     pending, spent_bytes = chosen, 0
     while pending:
         wave = _wave(pending, budget, spent_bytes, free)
         for partition, chunk in zip(pending, wave.chunks, strict=False):
-            planned = planned_report(chunk)
-            reports[partition.key] = with_sources_superseded(planned, chunk, context.now_ms)
+            report = with_sources_superseded(planned_report(chunk), chunk, context.now_ms)
+            found[partition.key] = _Planned(report, chunk)
             spent_bytes += chunk.compact.bytes_in
         pending = pending[len(wave.chunks) :]
         if wave.stop:
             for partition in pending:
-                reports[partition.key] = left_report(planned_report(partition), wave.stop)
+                report = left_report(planned_report(partition), wave.stop)
+                found[partition.key] = _Planned(report, partition)
             break
     for partition in due[len(chosen) :]:
         why = f"--max-partitions is {budget.max_partitions}"
-        reports[partition.key] = left_report(planned_report(partition), why)
-    return reports
+        report = left_report(planned_report(partition), why)
+        found[partition.key] = _Planned(report, partition)
+    return found
 
 
 def _wave(due: list[PartitionPlan], budget: Budget, spent_bytes: int, free: int | None) -> Wave:

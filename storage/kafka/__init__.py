@@ -21,5 +21,6 @@
     record_versions    timestamps or header values that decide between records of a key
     batch_draft        new batches, from their fields
     batch_rewrite      a batch with some of its records: copied, rewritten, or emptied
+    batch_search       the first batch in bytes that begin anywhere
     payload_encoding   kernels that encode records
 """

@@ -8,6 +8,7 @@
     segment_walk         a corrupt segment, batch by batch
     segment_tables       a segment as two Arrow tables: batches and records
     segment_scan         keys and transactions of a segment, for the offset map
+    log_sample           windows of a segment, for an estimate
     key_indexing         the key index of a segment, while it is read or written
     segment_latest       the latest value of each key of a segment
     segment_check        reads a live segment again and reports what is wrong
