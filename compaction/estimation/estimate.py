@@ -192,16 +192,20 @@ def _parts(
 def _overdispersion(
     per_cell: Floats, found: Chances, stretches: Sequence[_Stretch], mixtures: Sequence[Floats]
 ) -> float:
-    """How much more the windows' hits differ from the fit than by chance; 1 at least (Pearson)."""
-    squares, windows = 0.0, 0
+    """How much more neighbouring windows differ than by chance, at least 1 (Pearson).
+
+    What the fit leaves over is compared between neighbours: that a log changes slowly from one end
+    to the other adds no error to its mean.
+    """
+    squares, pairs = 0.0, 0
     for stretch, mixture in zip(stretches, mixtures, strict=True):
-        records = per_cell[stretch.rows].sum(1)
+        records = np.maximum(per_cell[stretch.rows].sum(1), 1e-9)
         expected = np.clip(found.hit[stretch.rows] @ mixture, 0, 1)
-        hits = records - per_cell[stretch.rows, -1]
-        variance = np.maximum(expected * (1 - expected), 1e-3) * np.maximum(records, 1e-9)
-        squares += float(((hits - records * expected) ** 2 / variance).sum())
-        windows += len(stretch.rows)
-    return max(1.0, squares / max(1, windows - len(stretches)))
+        left_over = 1 - per_cell[stretch.rows, -1] / records - expected
+        variance = np.maximum(expected * (1 - expected), 1e-3) / records
+        squares += float((np.diff(left_over) ** 2 / (variance[1:] + variance[:-1])).sum())
+        pairs += len(stretch.rows) - 1
+    return max(1.0, squares / max(1, pairs))
 
 
 def _stored(removed: Floats, curve: Floats) -> Floats:

@@ -21,7 +21,7 @@ from typing import Final
 from tierfold.compaction.estimation.sources import Sources
 from tierfold.compaction.model.segments import Segment
 
-_BATCHES: Final = 4
+_BATCHES: Final = 6
 """How many batches a window should hold: those at its ends are cut off."""
 
 _WINDOW_BYTES_MAX: Final = 4 * 2**20
@@ -100,9 +100,12 @@ def planned_sample(
 
 
 def _batch_bytes(segments: Sequence[Segment]) -> int:
-    """The bytes of a batch, about: an offset index has an entry per batch, or per 4 KB."""
-    entries = sum(1 + segment.offset_index_bytes // _ENTRY_BYTES for segment in segments)
-    return sum(segment.size_bytes for segment in segments) // entries
+    """The bytes of a batch, about: an offset index has an entry per batch, or per 4 KB.
+
+    0: unknown, as the indexes are empty.
+    """
+    entries = sum(segment.offset_index_bytes // _ENTRY_BYTES for segment in segments)
+    return sum(segment.size_bytes for segment in segments) // entries if entries else 0
 
 
 def _windows(

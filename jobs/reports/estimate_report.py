@@ -163,7 +163,8 @@ def print_estimate(
         f" {counted(sum_.ranges, 'range')}.",
         soft_wrap=True,
     )
-    console.print(_whether_worth_it(sum_, prices.of_run(report for report, _ in due)), soft_wrap=True)
+    cost = prices.of_run(report for report, _ in due)
+    console.print(_whether_worth_it(sum_, cost), soft_wrap=True)
     missing = [one for one in reports if isinstance(one.estimate, NotEstimated)]
     if missing:
         console.print(f"{counted(len(missing), 'partition')} could not be estimated.")
