@@ -49,7 +49,7 @@ class Estimate:
     is_whole: bool
     """Whether all of these segments were read."""
     read_bytes: int
-    """How many bytes of the `.log`s were read."""
+    """How many bytes of `.log`s and key indexes were read."""
     ranges: int
     """By how many requests."""
     stored_per_byte: float
@@ -81,7 +81,7 @@ def estimated(sample: Sample, planned: PlannedSample, sources: Sources) -> Estim
     may = sample.joined("may_compete") & ~goes
     if not sources.compares_keys:
         shares = Shares(*(np.zeros(len(stretches)) for _ in Shares._fields))
-    elif planned.has_all_dirty:
+    elif planned.has_all_dirty or not sample.competes.any():
         shares = _counted(sample, returns, stretches, may * sizes)
     else:
         shares = _fitted(sample, returns, stretches, may * sizes, sources)

@@ -19,10 +19,9 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-LIKELIHOOD_DROP: Final = 1.5
+LIKELIHOOD_DROP: Final = 2.5
 """How much less likely, as a logarithm, a mixture may be. Chosen so that the intervals of the logs
-in docs/estimates.md hold; for one unknown number 1.92 would be 95 %, but steps that end early widen
-what is found."""
+in docs/estimates.md hold; for one unknown number 1.92 would be 95 %."""
 
 _STEPS: Final = 250
 """Steps of each maximisation: it ends before the last digit, as a smooth mixture is wanted."""

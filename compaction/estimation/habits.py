@@ -66,6 +66,7 @@ class Windows(NamedTuple):
     start: Floats
     end: Floats
     competes: NDArray[np.bool_]
+    """At least one does."""
     log_end: float
     competes_from: float
 
@@ -76,8 +77,8 @@ class Windows(NamedTuple):
 
     @property
     def length(self) -> float:
-        """Offsets of a window, on average."""
-        return float(np.mean(self.end - self.start))
+        """Offsets of a window whose records may supersede others, on average."""
+        return float(np.mean((self.end - self.start)[self.competes]))
 
 
 def windows_of(sample: Sample, log_start: int, log_end: int) -> Windows:
@@ -154,7 +155,7 @@ def _put(
 
 def _near_edges(windows: Windows) -> Floats:
     lengths = windows.length * 2.0 ** -np.arange(NEAR - 1, -1, -1)
-    lengths[-1] = max(windows.length, float(np.max(windows.end - windows.start)))
+    lengths[-1] = float(np.max((windows.end - windows.start)[windows.competes]))
     return np.concatenate([[0.0], lengths])
 
 

@@ -83,14 +83,25 @@ class PlannedSample:
 
 
 def planned_sample(
-    sources: Sources, bound: SampleBound = SampleBound(), unit_bytes: int = 1
+    sources: Sources,
+    bound: SampleBound = SampleBound(),
+    unit_bytes: int = 1,
+    *,
+    knows_clean: bool = False,
 ) -> PlannedSample:
-    """What to read of a partition, within the bound. `unit_bytes`: see `Access`."""
+    """What to read of a partition, within the bound.
+
+    `unit_bytes`: in units of so many bytes logs are stored. `knows_clean`: key indexes stand for
+    the clean part, and all windows are for the dirty one.
+    """
     bound = bound.for_batches(_batch_bytes(sources.segments), unit_bytes)
     clean, dirty = sources.clean, sources.dirty
     if not clean or not dirty:
         windows, has_all = _windows(sources.segments, bound)
         return PlannedSample(windows=windows, has_all=has_all, has_all_dirty=has_all or not dirty)
+    if knows_clean:
+        windows, has_all = _windows(dirty, bound)
+        return PlannedSample(windows=windows, has_all=False, has_all_dirty=has_all)
     half = replace(bound, windows=bound.windows // 2)
     of_dirty, all_dirty = _windows(dirty, half)
     of_clean, all_clean = _windows(clean, half)

@@ -61,7 +61,7 @@ class KeyIndex:
     def matches(self, hashes: NDArray[np.uint64]) -> Matches:
         """The records whose key has one of these hashes, of shape (n,)."""
         entries = self._entries()
-        wanted = np.unique(hashes >> np.uint64(64 - self._bits))
+        wanted = np.unique(hashes >> np.uint64(64 - self.bits))
         starts = np.searchsorted(entries, wanted, "left")
         ends = np.searchsorted(entries, wanted, "right")
         edges = np.zeros(len(entries) + 1, np.int64)
@@ -76,7 +76,18 @@ class KeyIndex:
         )
 
     @property
-    def _bits(self) -> int:
+    def hashes(self) -> NDArray[np.uint64]:
+        """Shape (records,): the stored bits of each hash, ascending, `bits` in number."""
+        return self._entries()
+
+    @property
+    def record_bytes(self) -> NDArray[np.float64]:
+        """Shape (records,): the rounded size of each record, in the same order."""
+        sizes: NDArray[np.float64] = np.exp2(self.sizes / _SIZE_STEPS)
+        return sizes
+
+    @property
+    def bits(self) -> int:
         """How many bits of each hash are stored."""
         slice_bits: int = (len(self.counts) - 1).bit_length()
         rest_bytes: int = self.rests.shape[1]

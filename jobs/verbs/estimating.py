@@ -6,15 +6,17 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from tierfold.compaction.estimation.estimate import Estimate, NotEstimated, estimated
+from tierfold.compaction.estimation.indexed import indexed_window, segments_to_ask
 from tierfold.compaction.estimation.sample import Sample, SampledWindow
 from tierfold.compaction.estimation.sources import Sources, sources_of
 from tierfold.compaction.estimation.windows import PlannedSample, SampleBound, planned_sample
-from tierfold.compaction.model.segments import PartitionKey
+from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.compaction.model.units import NO_HORIZON
 from tierfold.compaction.planning.partition_plan import PartitionPlan
+from tierfold.compaction.skipping.key_index import KeyIndex
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.pipeline.discovery import aborted_in
 from tierfold.jobs.pipeline.known_partition import refusal_of
@@ -61,14 +63,44 @@ def _estimate(
         address_of(plan.key, sources.segments[0]), Part.LOG
     ).unit_bytes
     planned = planned_sample(sources, bound, unit_bytes)
+    indexes = [] if planned.has_all else _indexes(context, plan, sources)
+    if indexes:
+        planned = planned_sample(sources, bound, unit_bytes, knows_clean=True)
     windows = _read(context, plan, sources, planned, pool)
     read = [window for window in windows if isinstance(window, SampledWindow)]
     if any(isinstance(window, LegacyBatches) for window in windows):
         return NotEstimated(reason="it has messages of magic 0 or 1, which become larger")
     if not any(len(window.offset) for window in read):
         return NotEstimated(reason="no whole batch lies in what was read of it")
-    sample = Sample(windows=tuple(read), competes_from=sources.competes_from)
-    return estimated(sample, planned, sources)
+    by_index = [indexed_window(found.segment, found.key_index, read) for found in indexes]
+    every = sorted((*read, *by_index), key=lambda window: window.start_offset)
+    sample = Sample(windows=tuple(every), competes_from=sources.competes_from)
+    estimate = estimated(sample, planned, sources)
+    return replace(
+        estimate,
+        read_bytes=estimate.read_bytes + sum(found.size_bytes for found in indexes),
+        ranges=estimate.ranges + len(indexes),
+    )
+
+
+class _Indexed(NamedTuple):
+    segment: Segment
+    key_index: KeyIndex
+    size_bytes: int
+
+
+def _indexes(context: RunContext, plan: PartitionPlan, sources: Sources) -> list[_Indexed]:
+    """The key indexes of some clean segments, if any record may supersede them."""
+    is_asked = sources.compares_keys and bool(sources.dirty)
+    stored = context.worker_opener().key_indexes() if is_asked else None
+    if stored is None:
+        return []
+    found: list[_Indexed] = []
+    for segment, bytes_max in segments_to_ask(sources, context.now_ms):
+        index, size_bytes = stored.index_of(plan.key, segment, bytes_max)
+        if isinstance(index, KeyIndex):
+            found.append(_Indexed(segment, index, size_bytes))
+    return found
 
 
 def _read(

@@ -55,9 +55,14 @@ class KeyIndexes:
         """The segment's facts and Bloom filter, or why there are none; and the bytes read."""
         return self._parsed(key, segment, FILTER_SUFFIX, read_filter_file)
 
-    def index_of(self, key: PartitionKey, segment: Segment) -> tuple[KeyIndex | SkipReason, int]:
-        """The segment's key index, or why there is none; and the bytes read."""
-        return self._parsed(key, segment, INDEX_SUFFIX, read_index_file)
+    def index_of(
+        self, key: PartitionKey, segment: Segment, bytes_max: int | None = None
+    ) -> tuple[KeyIndex | SkipReason, int]:
+        """The segment's key index, or why there is none; and the bytes read.
+
+        One that is larger than `bytes_max` counts as unsound; None: `BYTES_MAX`.
+        """
+        return self._parsed(key, segment, INDEX_SUFFIX, read_index_file, bytes_max)
 
     def write(self, key: PartitionKey, indexed: IndexedSegment, index: KeyIndex) -> int:
         """Write both files of a segment; return their bytes, 0 if that failed."""
@@ -113,9 +118,12 @@ class KeyIndexes:
         segment: Segment,
         suffix: str,
         parse: Callable[[bytes, Segment], _File],
+        most: int | None = None,
     ) -> tuple[_File | SkipReason, int]:
         name = _name(key, segment.segment_id, suffix)
-        bytes_max = min(max(_BYTES_MIN, segment.size_bytes), BYTES_MAX)
+        bytes_max = min(
+            max(_BYTES_MIN, segment.size_bytes), BYTES_MAX if most is None else most
+        )
         try:
             data = self._store.read_range(name, 0, bytes_max + 1).tobytes()
         except TierfoldError:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tests.jobs.tiers import key_of, made_tier
 from tests.storage.new_ids import new_address
-from tierfold.compaction.model.segments import LeaderEpoch, PartitionKey
+from tierfold.compaction.model.segments import LeaderEpoch
 from tierfold.storage.kafka.batch_layout import CRC, CRC_AT, HEADER, LOG_OVERHEAD_BYTES
 from tierfold.storage.kafka.checksums import crc32c
 from tierfold.storage.kafka.compression import Codec, compress
@@ -100,16 +100,21 @@ LOGS: Final = (
 """The benchmark's four logs first (`tests.bench.logs`)."""
 
 
-def put_drawn(folder: Path, log: DrawnLog, seed: int, key: PartitionKey = ORDERS) -> int:
-    """Make a tier with the log, as a broker uploads it; return the bytes of its `.log`s."""
-    made_tier(folder)
+def put_drawn(folder: Path, log: DrawnLog, seed: int, segments: range | None = None) -> int:
+    """Put segments of a log into a tier, as a broker uploads them; return the bytes of its `.log`s.
+
+    `segments`: their numbers; None: all. With the first one the tier is made.
+    """
+    segments = range(log.segments) if segments is None else segments
+    if 0 in segments:
+        made_tier(folder)
     rng = np.random.default_rng(seed)
     keys, tombstones = log.keys(log.records, rng)
     per_batch = max(1, _BATCH_BYTES // log.value_bytes)
     batches = [*_batches(log, keys, tombstones, per_batch, rng)]
     tier = open_tier(str(folder))
     of_segment, size_bytes = -(-len(batches) // log.segments), 0
-    for first in range(0, len(batches), of_segment):
+    for first in (number * of_segment for number in segments):
         start = first * per_batch
         upload = BrokerUpload(
             start_offset=start,
@@ -117,7 +122,7 @@ def put_drawn(folder: Path, log: DrawnLog, seed: int, key: PartitionKey = ORDERS
             index_interval_bytes=4096,
             lineage=(LeaderEpoch(epoch=0, start_offset=0),),
         )
-        staged = tier.new_segment(new_address(key, start))
+        staged = tier.new_segment(new_address(ORDERS, start))
         for part, content in upload.parts().items():
             staged.put(part, content)
         size_bytes += len(upload.log)

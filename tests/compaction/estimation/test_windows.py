@@ -56,11 +56,11 @@ def test_a_thousand_segments_are_sampled_in_128_windows() -> None:
 
 
 def test_larger_batches_make_fewer_and_larger_windows() -> None:
-    entries = 8 * (2**30 // 200_000)
+    entries = 8 * (2**30 // 100_000)
     planned = planned_sample(sources([2**30], offset_index_bytes=entries))
     sizes = {window.size_bytes for window in planned.windows}
-    assert len(planned.windows) == 10
-    assert min(sizes) > 790_000
+    assert len(planned.windows) == 13
+    assert min(sizes) > 590_000
 
 
 def test_half_of_the_windows_are_for_the_part_that_supersedes() -> None:

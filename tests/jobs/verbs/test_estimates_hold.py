@@ -16,12 +16,15 @@ import pytest
 import tierfold
 from tests.jobs.drawn_logs import LOGS, ORDERS, TIME_MS, DrawnLog, put_drawn
 from tierfold.compaction.estimation.estimate import Estimate
+from tierfold.compaction.estimation.indexed import INDEX_BYTES_MAX
 from tierfold.compaction.estimation.windows import SampleBound
 from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.pipeline.survey import survey
 from tierfold.jobs.settings.resolution import resolve
 from tierfold.jobs.verbs.estimating import estimates_of
+from tierfold.storage.key_indexes.index_folder import FOLDER
+from tierfold.storage.tiers.remote_tier import CATALOG_FOLDER
 
 SEEDS: Final = 20
 HOLDS_MIN: Final = 18
@@ -29,7 +32,9 @@ HOLDS_MIN: Final = 18
 WIDTH_MAX: Final = 0.4
 """The widest median interval of a log, as a share; docs/estimates.md has each."""
 NOW_MS: Final = TIME_MS + 1000
-SETTINGS: Final = {"cleanup.policy": "compact", "tier.binding": "detached"}
+SETTINGS: Final[dict[str, str]] = {"cleanup.policy": "compact", "tier.binding": "detached"}
+ALWAYS: Final = SETTINGS | {"min.cleanable.dirty.ratio": "0"}
+BOUND: Final = SampleBound(windows=64, window_bytes=2**14)
 SAMPLE_SHARE: Final = 0.05
 
 
@@ -67,10 +72,12 @@ def tried(folder: Path, log: DrawnLog, seed: int) -> Tried:
     return Tried(*(one / size_bytes for one in ends))
 
 
-def estimate_of(folder: Path, bound: SampleBound) -> Estimate:
+def estimate_of(
+    folder: Path, bound: SampleBound, settings: dict[str, str] = SETTINGS
+) -> Estimate:
     """The estimate of the one partition."""
     context = run_context(str(folder), None, NOW_MS)
-    plans = survey(context, resolve([f"{k}={v}" for k, v in SETTINGS.items()]), Scope())
+    plans = survey(context, resolve([f"{k}={v}" for k, v in settings.items()]), Scope())
     found = estimates_of(context, plans, bound)[ORDERS]
     assert isinstance(found, Estimate), found
     return found
@@ -82,6 +89,30 @@ def test_the_interval_holds_and_says_something(log: DrawnLog, tmp_path: Path) ->
     assert found.holds, found
     assert found.width < WIDTH_MAX, found
     assert found.sampled < SAMPLE_SHARE + 0.01
+
+
+def test_key_indexes_say_what_new_records_supersede(tmp_path: Path) -> None:
+    log, tier = LOGS[4], tmp_path / "tier"
+    put_drawn(tier, log, 0, range(9))
+    settings = SETTINGS | {"segment.bytes": "100000"}
+    tierfold.compact(tier, engine="local", settings=settings, now_ms=NOW_MS)
+    put_drawn(tier, log, 0, range(9, 12))
+    by_index = estimate_of(tier, BOUND, ALWAYS)
+    shutil.copytree(tier, tmp_path / "without")
+    shutil.rmtree(tmp_path / "without" / CATALOG_FOLDER / FOLDER)
+    without = estimate_of(tmp_path / "without", BOUND, ALWAYS)
+    done = tierfold.compact(tier, engine="local", settings=ALWAYS, now_ms=NOW_MS + 60_000)
+    removed = done.bytes_in - done.bytes_out
+    for found in (by_index, without):
+        assert found.low_bytes <= removed <= found.high_bytes
+        assert found.read_bytes <= BOUND.size_bytes + INDEX_BYTES_MAX
+    assert by_index.ranges > without.ranges  # All windows are for the new records.
+    assert width_of(by_index) < width_of(without)
+
+
+def width_of(found: Estimate) -> float:
+    """Of the interval, in bytes."""
+    return found.high_bytes - found.low_bytes
 
 
 @pytest.mark.soak

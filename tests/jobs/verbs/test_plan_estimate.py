@@ -31,6 +31,7 @@ from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.pipeline.survey import survey
 from tierfold.jobs.settings.resolution import resolve
 from tierfold.jobs.verbs.estimating import estimates_of
+from tierfold.storage.segments.segment_reader import read_segment
 from tierfold.storage.tiers.remote_tier import Part, SegmentAddress
 
 SETTINGS = ("cleanup.policy=compact",)
@@ -185,3 +186,16 @@ def test_a_partition_that_only_its_ratio_keeps_clean_has_an_estimate(tmp_path: P
     assert ran.entry["outcome"] == "nothing_to_do"
     assert ran.entry["estimate"]["saved_bytes"] > 0
     assert ran.document["estimate"]["partitions"] == 0
+
+
+def test_a_batch_that_claims_too_many_bytes_stops_the_estimate(tmp_path: Path) -> None:
+    tier = made_tier(tmp_path / "tier")
+    put_updates(tier, ORDERS, 0)
+    log = put_updates(tier, ORDERS, 1)
+    put_updates(tier, ORDERS, 2)
+    content = bytearray(log.read_bytes())
+    (_, second, _) = read_segment(bytes(content)).heads.position.tolist()
+    content[second + 8] = 0x7F
+    log.write_bytes(content)
+    ran = tierfold("plan", tier, *ALWAYS, "--estimate", "--json")
+    assert "whole batches take" in ran.entry["estimate"]["reason"]
