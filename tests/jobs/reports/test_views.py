@@ -25,10 +25,16 @@ from tierfold.jobs.pipeline.partition_report import (
     REFUSED,
     PartitionReport,
 )
-from tierfold.jobs.reports import plan_report, status_report, vacuum_report, verify_report
+from tierfold.jobs.reports import (
+    estimate_report,
+    plan_report,
+    status_report,
+    vacuum_report,
+    verify_report,
+)
 from tierfold.jobs.reports.plan_report import PlanResult
 from tierfold.jobs.reports.status_report import StatusResult
-from tierfold.jobs.reports.tables import ROWS_MAX
+from tierfold.jobs.reports.tables import ROWS_MAX, Column
 from tierfold.jobs.reports.verify_report import VerifyResult
 from tierfold.jobs.reports.views import View, csv_of
 from tierfold.jobs.verbs.status import PartitionStatus
@@ -177,21 +183,25 @@ def test_csv_quotes_what_has_its_signs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("verb", "report", "fields"),
+    ("verb", "columns", "fields"),
     [
-        ("plan", plan_report, plan_report.FIELDS),
-        ("compact", plan_report, plan_report.FIELDS),
-        ("status", status_report, status_report.FIELDS),
-        ("status", status_report, status_report.OF_BROKERS),
-        ("verify", verify_report, verify_report.FIELDS),
-        ("vacuum", vacuum_report, vacuum_report.FIELDS),
+        (
+            "plan",
+            plan_report._WITH_ESTIMATES,
+            {**plan_report.FIELDS, "saves": estimate_report.FIELDS},
+        ),
+        ("compact", plan_report._COLUMNS, plan_report.FIELDS),
+        ("status", status_report._COLUMNS, status_report.FIELDS),
+        ("status", status_report._COLUMNS, status_report.OF_BROKERS),
+        ("verify", verify_report._COLUMNS, verify_report.FIELDS),
+        ("vacuum", vacuum_report._COLUMNS, vacuum_report.FIELDS),
     ],
 )
 def test_a_column_can_be_sorted_by_if_it_shows_a_number(
-    verb: str, report: Any, fields: dict[str, tuple[str, ...]]
+    verb: str, columns: Sequence[Column[Any]], fields: dict[str, tuple[str, ...]]
 ) -> None:
     """The columns of the table, those of CSV and those of `--sort` are the same."""
-    titles = [title for title, *_ in report._COLUMNS]
+    titles = [title for title, *_ in columns]
     assert {*fields} <= {*titles}
     sort = next(one for one in group.commands[verb].params if one.name == "sort")
     assert isinstance(sort.type, click.Choice)
