@@ -24,7 +24,6 @@ from tierfold.jobs.pipeline.partition_report import (
 )
 from tierfold.jobs.pipeline.survey import known_by_name, survey, survey_of
 from tierfold.jobs.settings.resolution import Settings
-from tierfold.jobs.verbs.estimating import estimates_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +59,9 @@ def plan_with_estimates(
     context: RunContext, settings: Settings, scope: Scope
 ) -> list[PartitionReport]:
     """Return the reports of `plan`, with how many bytes would probably go; raises as `plan`."""
+    # Its kernels would slow the start of verbs that read no segment.
+    from tierfold.jobs.verbs.estimating import estimates_of
+
     planned = _planned(context, settings, scope, UNBOUND, None)
     found = estimates_of(context, [one.plan for one in planned])
     return [replace(one.report, estimate=found.get(one.report.key)) for one in planned]
