@@ -33,6 +33,8 @@ Floats = NDArray[np.float64]
 _PARTS: Final = 3
 """Into how many parts the log that competes is cut, each with a mixture of its own."""
 _PART_WINDOWS_MIN: Final = 4
+_MODEL_ERROR: Final = 0.1
+"""What the habits may miss of a share p, as a part of p (1 - p): they describe no log exactly."""
 _DEVIATIONS: Final = 2.0
 """Standard deviations to either side of what is counted in windows."""
 
@@ -172,7 +174,11 @@ def _fitted(
     all_bytes = sum(stretch.size_bytes for stretch in stretches)
     parts = list(_parts(per_cell, found, stretches, records / all_bytes))
     mixtures = likeliest(parts)
-    return shares_of(parts, mixtures, _overdispersion(per_cell, found, stretches, mixtures))
+    low, likely, high = shares_of(
+        parts, mixtures, _overdispersion(per_cell, found, stretches, mixtures)
+    )
+    error = _MODEL_ERROR * likely * (1 - likely)
+    return Shares(np.maximum(low - error, 0), likely, np.minimum(high + error, 1))
 
 
 def _parts(

@@ -1,13 +1,15 @@
 """How keys come back, as probabilities of what a sample shows and of what a whole log holds.
 
-A *habit* describes what follows a record: further records of its key arrive at some rate for some
-time, or exactly one does, or none. The time is exponential, so what follows does not depend on what
-came before. A log is a mixture of habits, and both are linear in it: what a sample shows of a
-record, its *cell*, and whether the whole log supersedes it.
+A *habit* describes what follows a record: further records of its key arrive at some rate, which may
+fade with the distance, or exactly one arrives, or none. A log is a mixture of habits, and both are
+linear in it: what a sample shows of a record, its *cell*, and whether the whole log supersedes it.
 
-    rate λ, ending 1/L    records arrive at λ per offset until the habit ends, after L on average
-    once, ending 1/L      one record arrives, after L offsets on average
+    rate λ, fading 1/L    records arrive at λ exp(−x/L) per offset at distance x (Poisson)
+    once, fading 1/L      one record arrives, after L offsets on average
     never                 rate 0
+
+A mixture over rates makes numbers of records that vary more than by chance; `once` is for those
+that vary less.
 
 The cells of a record are: no later record of its key is in the sample; or the next one is, so far
 away, and a further one follows it or not.
@@ -38,8 +40,8 @@ class Habits(NamedTuple):
 
     rate: Floats
     """Records per offset."""
-    ending: Floats
-    """1 / how many offsets it lasts on average; 0: to the end of the log."""
+    fading: Floats
+    """1 / the distance at which the rate is a third; 0: it does not fade."""
     is_once: NDArray[np.bool_]
 
 
@@ -56,8 +58,8 @@ def habits_for(log_offsets: float, window_offsets: float) -> Habits:
         while rate < 0.7:
             rows.append((rate, 1 / length, False))
             rate *= 2
-    rate_, ending, is_once = zip(*rows, strict=True)
-    return Habits(np.array(rate_), np.array(ending), np.array(is_once))
+    rate_, fading, is_once = zip(*rows, strict=True)
+    return Habits(np.array(rate_), np.array(fading), np.array(is_once))
 
 
 class Windows(NamedTuple):
@@ -114,17 +116,16 @@ def chances(windows: Windows, habits: Habits) -> Chances:
     cells = np.zeros((count, CELLS, kinds))
     superseded = np.zeros((count, kinds))
     near_edges, far_edges = _near_edges(windows), _far_edges(windows)
-    for number in range(count - 1, -1, -1):
-        near = _near(windows, habits, number, near_edges)
-        later, far = _far(windows, habits, number)
+    for number in range(count):
+        later, far, far_again = _far(windows, habits, number)
+        near, near_again = _near(windows, habits, number, near_edges)
         total = near.sum(0) + far.sum(0)
         scale = 1 / np.maximum(total, 1)  # The middle of a window stands for all of it.
-        never = np.maximum(0.0, 1 - total)
-        cells[number, -1] = never
-        _put(cells[number], np.arange(NEAR), near * scale, habits, never)
+        cells[number, -1] = np.maximum(0.0, 1 - total)
         distance = windows.middle[later] - windows.middle[number]
         classes = NEAR + _class_of(far_edges, distance, FAR)
-        _put(cells[number], classes, far * scale, habits, cells[later, -1])
+        _put(cells[number], np.arange(NEAR), near * scale, near_again)
+        _put(cells[number], classes, far * scale, far_again)
         superseded[number] = _superseded(windows, habits, number)
     return Chances(cells, superseded)
 
@@ -141,16 +142,13 @@ def cells_of(sample: Sample, returns: Returns, windows: Windows) -> NDArray[np.i
     return np.where(returns.is_hit, found, CELLS - 1).astype(np.int64)
 
 
-def _put(
-    cells: Floats, classes: NDArray[np.int64], next_in: Floats, habits: Habits, never: Floats
-) -> None:
+def _put(cells: Floats, classes: NDArray[np.int64], next_in: Floats, again: Floats) -> None:
     """Add the chance of the next record to the cells, split by whether a further one follows.
 
-    `never`: that none follows, by habit, or by window and habit.
+    `again`: the chance of that, if the next record is there.
     """
-    again = next_in * np.where(habits.is_once, 0.0, 1 - never)
-    np.add.at(cells, 2 * classes + 1, again)
-    np.add.at(cells, 2 * classes, next_in - again)
+    np.add.at(cells, 2 * classes + 1, next_in * again)
+    np.add.at(cells, 2 * classes, next_in * (1 - again))
 
 
 def _near_edges(windows: Windows) -> Floats:
@@ -169,62 +167,84 @@ def _class_of(edges: Floats, distance: NDArray[np.generic], classes: int) -> NDA
     return np.clip(found, 0, classes - 1).astype(np.int64)
 
 
-def _near(windows: Windows, habits: Habits, number: int, edges: Floats) -> Floats:
-    """Shape (NEAR, habits): the chance that the next record is in the same window."""
+def _near(
+    windows: Windows, habits: Habits, number: int, edges: Floats
+) -> tuple[Floats, Floats]:
+    """Shape (NEAR, habits): the chance that the next record is in the same window; and of another.
+
+    The other one is in the sample, too.
+    """
     if not windows.competes[number]:
-        return np.zeros((NEAR, len(habits.rate)))
+        none = np.zeros((NEAR, len(habits.rate)))
+        return none, none
     length = windows.end[number] - windows.start[number]
     left = (1 - _NODES[:, None]) * length
     starts, ends = np.minimum(edges[:-1], left), np.minimum(edges[1:], left)
+    before = _faded(habits, starts)
+    here = _faded(habits, ends) - before
     to_end = windows.log_end - windows.start[number] - _NODES[:, None] * length
-    found = _next_within(habits, starts, starts, ends, np.broadcast_to(to_end, starts.shape))
-    mean: Floats = found.mean(axis=0)
-    return mean
+    once = _once(habits.fading, *(x[..., None] for x in (starts, ends, to_end)))
+    found = np.where(habits.is_once, once, _arriving(habits, before, here))
+    later = _lengths(windows, habits, number)[1].sum(0)
+    rest = _faded(habits, left) - before - here + later
+    again = np.where(habits.is_once, 0.0, -np.expm1(-habits.rate * rest))
+    chance = found.mean(axis=0)
+    return chance, (found * again).mean(axis=0) / np.maximum(chance, 1e-300)
 
 
-def _far(windows: Windows, habits: Habits, number: int) -> tuple[NDArray[np.int64], Floats]:
-    """The later windows, and the chance that the next record of the sample is in each of them."""
+def _far(
+    windows: Windows, habits: Habits, number: int
+) -> tuple[NDArray[np.int64], Floats, Floats]:
+    """The later windows, and as `_near` the chances of each of them, shape (later, habits)."""
+    later, lengths = _lengths(windows, habits, number)
+    middle = windows.middle[number]
+    own = (windows.end[number] - middle) * windows.competes[number]
+    through = _faded(habits, np.asarray(own)) + np.cumsum(lengths, axis=0)
+    starts, ends = windows.start[later] - middle, windows.end[later] - middle
+    to_end = np.full(len(later), windows.log_end - middle)
+    once = _once(habits.fading, *(x[:, None] for x in (starts, ends, to_end)))
+    found = np.where(habits.is_once, once, _arriving(habits, through - lengths, lengths))
+    rest = through[-1:] - through
+    return later, found, np.where(habits.is_once, 0.0, -np.expm1(-habits.rate * rest))
+
+
+def _lengths(
+    windows: Windows, habits: Habits, number: int
+) -> tuple[NDArray[np.int64], Floats]:
+    """The later windows that compete, and their faded lengths, shape (later, habits)."""
     later = number + 1 + np.flatnonzero(windows.competes[number + 1 :])
     middle = windows.middle[number]
-    starts, ends = windows.start[later] - middle, windows.end[later] - middle
-    own = (windows.end[number] - middle) * windows.competes[number]
-    before = own + np.cumsum(ends - starts) - (ends - starts)
-    to_end = np.full(len(later), windows.log_end - middle)
-    return later, _next_within(habits, before, starts, ends, to_end)
+    ends = _faded(habits, windows.end[later] - middle)
+    return later, ends - _faded(habits, windows.start[later] - middle)
 
 
-def _next_within(
-    habits: Habits, seen: Floats, start: Floats, end: Floats, to_end: Floats
-) -> Floats:
-    """Shape (…, habits): the chance that the next record of the sample lies in `[start, end)`.
-
-    All of that is in the sample, and so are `seen` offsets before it. `to_end`: how far the log
-    goes on. All have shape (…).
-    """
-    seen, start, end, to_end = (x[..., None] for x in (seen, start, end, to_end))
-    rate, ending = habits.rate, habits.ending
-    both = np.where(rate + ending > 0, rate + ending, 1.0)
-    arriving = rate / both * np.exp(-rate * seen - ending * start)
-    arriving = arriving * -np.expm1(-both * (end - start))
-    return np.where(habits.is_once, _once(ending, start, end, to_end), arriving)
+def _faded(habits: Habits, distance: Floats) -> Floats:
+    """Shape (…, habits): up to a distance of shape (…), the length without fading that counts."""
+    fading = np.where(habits.fading > 0, habits.fading, 1.0)
+    reached = distance[..., None]
+    return np.where(habits.fading > 0, -np.expm1(-fading * reached) / fading, reached)
 
 
-def _once(ending: Floats, start: Floats, end: Floats, to_end: Floats) -> Floats:
+def _arriving(habits: Habits, before: Floats, length: Floats) -> Floats:
+    """The chance that the next record arrives within a faded length, and not before."""
+    found: Floats = np.exp(-habits.rate * before) * -np.expm1(-habits.rate * length)
+    return found
+
+
+def _once(fading: Floats, start: Floats, end: Floats, to_end: Floats) -> Floats:
     """The chance that the one record, which arrives within the log, lies in `[start, end)`."""
     reach = np.maximum(to_end, 1.0)
-    by_length = (np.exp(-ending * start) - np.exp(-ending * end)) / np.where(
-        ending > 0, -np.expm1(-ending * reach), 1.0
+    by_length = (np.exp(-fading * start) - np.exp(-fading * end)) / np.where(
+        fading > 0, -np.expm1(-fading * reach), 1.0
     )
-    return np.where(ending > 0, by_length, (end - start) / reach)
+    return np.where(fading > 0, by_length, (end - start) / reach)
 
 
 def _superseded(windows: Windows, habits: Habits, number: int) -> Floats:
     """Shape (habits,): the chance that a record at the window's middle is superseded."""
     middle = windows.middle[number]
-    apart = max(0.0, windows.competes_from - middle)
-    to_end = windows.log_end - middle
-    rate, ending = habits.rate, habits.ending
-    both = np.where(rate + ending > 0, rate + ending, 1.0)
-    arriving = rate / both * np.exp(-ending * apart) * -np.expm1(-both * (to_end - apart))
-    ends = (np.asarray(x) for x in (apart, to_end, to_end))
-    return np.where(habits.is_once, _once(ending, *ends), arriving)
+    apart = np.asarray(max(0.0, windows.competes_from - middle))
+    to_end = np.asarray(windows.log_end - middle)
+    length = _faded(habits, to_end) - _faded(habits, apart)
+    once = _once(habits.fading, apart, to_end, to_end)
+    return np.where(habits.is_once, once, -np.expm1(-habits.rate * length))
