@@ -16,6 +16,7 @@ from tierfold.compaction.cleaning.record_retention import (
     producer_times,
 )
 from tierfold.compaction.cleaning.transactions import TransactionStatus
+from tierfold.compaction.discovery.listing import ListedSegment
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction, reaching
 from tierfold.compaction.model.hash_key import HashKey
 from tierfold.compaction.model.rules import RECORD_BYTES_MAX, CompactionStrategy, Rules
@@ -26,6 +27,7 @@ from tierfold.compaction.planning.drop_limits import Readers, readers_of
 from tierfold.compaction.planning.grouping import SegmentGroup
 from tierfold.compaction.planning.partition_plan import PartitionPlan
 from tierfold.compaction.planning.plan import Compact
+from tierfold.compaction.planning.storage_classes import classes_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +66,11 @@ class Round:
     def compact(self) -> Compact:
         """The planned work."""
         return self.plan.compact
+
+    @property
+    def stored(self) -> tuple[ListedSegment, ...]:
+        """See `PartitionView.stored`."""
+        return () if self.plan.view is None else self.plan.view.stored
 
     @property
     def groups(self) -> tuple[SegmentGroup, ...]:
@@ -232,6 +239,8 @@ class GroupTask:
     """The live segment before the group; None: the log starts with the group."""
     partition_index: int = 0
     """The round's number within the wave."""
+    classes: tuple[tuple[str, str], ...] = ()
+    """Storage classes of the new objects (`planning.storage_classes`)."""
     segment_index: int = 0
     """The index of the group's first segment among the live segments."""
 
@@ -291,6 +300,7 @@ def group_tasks(
             preceding=work.state.segments[first - 1] if first else None,
             partition_index=work.index,
             segment_index=first,
+            classes=classes_of(work.stored, group.segments),
         )
 
 

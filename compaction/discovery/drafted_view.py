@@ -18,7 +18,7 @@ from tierfold.compaction.discovery.draft import PartitionDraft
 from tierfold.compaction.discovery.facts import PartitionFacts
 from tierfold.compaction.discovery.histories import History
 from tierfold.compaction.discovery.holes import with_end
-from tierfold.compaction.discovery.listing import ListedSegment
+from tierfold.compaction.discovery.listing import ListedSegment, with_classes
 from tierfold.compaction.discovery.notes import (
     consent_notes,
     foreign_notes,
@@ -91,7 +91,12 @@ def view_of(draft: PartitionDraft, proof: OverlapProof) -> PartitionView | Refus
             *consent_notes(facts),
         ),
         brokers=facts.brokers,
+        stored=_stored(facts),
     )
+
+
+def _stored(facts: PartitionFacts) -> tuple[ListedSegment, ...]:
+    return with_classes((*facts.classified.known, *(found.listed for found in facts.candidates)))
 
 
 def _orphans(facts: PartitionFacts) -> Iterator[ListedSegment]:

@@ -31,6 +31,9 @@ class ListedSegment:
     """The suffixes of objects that the layout requires and the listing lacks."""
     modified_ms: int
     """The time at which its newest object was written, epoch milliseconds."""
+    classes: tuple[tuple[str, str], ...] = ()
+    """The suffix of each object that has not the store's usual storage class, and its class, as
+    far as the listing says it; sorted."""
 
     def part_bytes(self, suffix: str) -> int | None:
         """The object's stored size in bytes; None: it is not listed."""
@@ -151,6 +154,12 @@ def stored_sizes(segment: Segment) -> dict[str, int]:
     if segment.stored_indexes_bytes is not None:
         sizes[INDEXES_PART] = segment.stored_indexes_bytes
     return sizes
+
+
+def with_classes(listed: Iterable[ListedSegment]) -> tuple[ListedSegment, ...]:
+    """The listing, if some object in it has not the store's usual storage class; else nothing."""
+    found = tuple(listed)
+    return found if any(one.classes for one in found) else ()
 
 
 def keys_are_there(segment: Segment, listed: ListedSegment) -> bool:

@@ -87,6 +87,8 @@ class RefusalReason(StrEnum):
     """It was compacted without its brokers: readers may keep deleted keys once it is published."""
     PRECONDITION = "precondition"
     """The cluster, or the topic on it, is not set up for compaction by tierfold."""
+    ARCHIVED = "archived"
+    """Objects have a storage class that must be restored before it can be read."""
     CORRUPT = "corrupt"
     """Bytes of the tier or of the catalog violate their format."""
     BAD_SETTINGS = "bad settings"
@@ -181,6 +183,8 @@ class PartitionView:
     """Ids of segments in `set_apart` whose head is part of the log, and in no other segment."""
     brokers: BrokerPartition | None = None
     """What brokers have of it; None: none were asked."""
+    stored: tuple[ListedSegment, ...] = ()
+    """The listing, if some object has not the store's usual storage class; else empty."""
 
     @property
     def next_offset(self) -> int:

@@ -77,6 +77,8 @@ class Rules:
     setting)."""
     min_rewrite_bytes: int = 0
     """How many bytes a rewrite of a clean segment must save at least (tierfold's own setting)."""
+    rewrite_young_objects: bool = False
+    """Whether fees for deleting young objects hold no round back (tierfold's own setting)."""
     bloom_filter_fpp: Fraction = Fraction(1, 100)
     """How often the Bloom filter of a segment may claim a key that it lacks (KIP-1272)."""
 

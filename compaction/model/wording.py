@@ -5,7 +5,10 @@ Sizes and counts get spaces between thousands. Offsets, epochs and ids do not: p
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Final
+
+_CENT_TENTH: Final = Fraction(1, 1000)
 
 _UNITS_MS: Final = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000))
 
@@ -18,6 +21,13 @@ def spaced(number: int) -> str:
 def counted(number: int, noun: str) -> str:
     """A number and its noun, in the plural unless the number is 1."""
     return f"{spaced(number)} {noun}{'' if number == 1 else 's'}"
+
+
+def dollars(amount: Fraction) -> str:
+    """US dollars, in cents from one dollar on, below it with two digits that count."""
+    if amount >= 1 or not amount:
+        return f"${spaced(int(amount))}.{int(amount * 100) % 100:02}"
+    return f"${float(amount):.2g}" if amount >= _CENT_TENTH else "less than $0.001"
 
 
 def duration(time_ms: int) -> str:

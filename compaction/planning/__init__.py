@@ -7,6 +7,9 @@
     drop_limits      how long tombstones and markers stay on a served row
     open_step        whether brokers have what a served row says
     first_publication what it means to publish what was compacted without its brokers
+    storage_classes  which storage classes new objects get
+    storage_fees     what replacing segments costs where a storage class has fees
+    early_deletion   whether to wait until objects may be replaced without a fee
     grouping         which neighbouring segments become one segment
     plan             the choice: compact, rest, or refuse, with its reason
     merges           the plan of a merge: a replacement, and what brokers have beside it

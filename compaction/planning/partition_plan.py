@@ -23,6 +23,7 @@ from tierfold.compaction.planning.holds import dead_uploads
 from tierfold.compaction.planning.outlook import Outlook
 from tierfold.compaction.planning.plan import Choice, Compact, propose
 from tierfold.compaction.planning.regions import Regions, last_stable_of, regions_of
+from tierfold.compaction.planning.storage_fees import SegmentFees
 from tierfold.compaction.publishing.event_counts import events_needed
 from tierfold.compaction.publishing.steps import Done, Refused, Step
 
@@ -55,6 +56,16 @@ class PartitionPlan:
     """What it means for brokers; None: none were asked, or nothing is due."""
     step: Step | None = None
     """What publishing does next; None: no broker serves the row, or none was asked."""
+    fees: tuple[SegmentFees, ...] = field(default=(), repr=False)
+    """Of the segments in the tier; none: they have the store's usual storage class."""
+
+    @property
+    def fees_of_sources(self) -> tuple[SegmentFees, ...]:
+        """The fees of what is replaced; none if nothing is."""
+        if not isinstance(self.choice, Compact):
+            return ()
+        ids = {source.segment_id for source in self.choice.sources}
+        return tuple(one for one in self.fees if one.segment_id in ids)
 
     @property
     def spared_bytes(self) -> int:

@@ -59,6 +59,8 @@ class RestReason(StrEnum):
     HELD_BY_BROKERS = "held by brokers"
     """Brokers may yet upload segments over what is dirty."""
     RATIO_TOO_LOW = "dirty ratio too low"
+    EARLY_DELETION = "early deletion"
+    """Fees for deleting young objects are higher than what a round can save."""
     UNPUBLISHED = "unpublished"
     """Brokers do not have yet what the row says of an earlier pass."""
 

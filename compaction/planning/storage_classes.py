@@ -1,0 +1,72 @@
+"""Storage classes of objects: which ones new objects get, and which cannot be read.
+
+New objects get the classes of those that they replace.
+
+A broker writes all objects of a segment in one class. A lifecycle rule of the bucket may have moved
+some of them since, such as the large ones. So each new object is compared with those of its kind,
+and of several classes the one that has the most bytes counts: joining is decided by offsets and
+sizes alone, and the smaller part then pays the price that most of the group pays already.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from tierfold.compaction.discovery.listing import ListedSegment, classify
+from tierfold.compaction.discovery.view import Refusal, RefusalReason
+from tierfold.compaction.model.segments import PartitionState, Segment
+from tierfold.compaction.model.wording import counted
+
+ARCHIVES: Final = frozenset({"GLACIER", "DEEP_ARCHIVE", "Archive"})
+"""Classes whose objects must be restored before they can be read: of S3, and Azure's tier. Those of
+Google, and GLACIER_IR, are read at once."""
+
+
+def classes_of(
+    stored: Sequence[ListedSegment], sources: Iterable[Segment]
+) -> tuple[tuple[str, str], ...]:
+    """The class of each kind of object, by suffix, that replaces `sources`; sorted.
+
+    `stored`: `PartitionView.stored`. A kind that is left out has the store's usual class. Of
+    sources that the listing lacks, as this run wrote them, the whole partition decides.
+    """
+    ids = {source.segment_id for source in sources}
+    among = [one for one in stored if one.segment_id in ids] or stored
+    return tuple(
+        (suffix, storage_class)
+        for suffix in sorted({suffix for one in among for suffix, _ in one.classes})
+        if (storage_class := _most(among, suffix))
+    )
+
+
+def _most(among: Sequence[ListedSegment], suffix: str) -> str:
+    """The class with the most bytes, the first by name of equal ones; empty: the usual one."""
+    sizes: Counter[str] = Counter()
+    for one in among:
+        sizes[dict(one.classes).get(suffix, "")] += one.part_bytes(suffix) or 0
+    return min(sizes, key=lambda name: (-sizes[name], name))
+
+
+def refused_as_archived(
+    listed: Sequence[ListedSegment], state: PartitionState | None
+) -> Refusal | None:
+    """The refusal if a segment that may be read is archived; None: none is. Nothing was read."""
+    classified = classify(listed, state)
+    archived = [
+        (one, suffix, storage_class)
+        for one in (*classified.known, *classified.unknown)
+        for suffix, storage_class in one.classes
+        if storage_class in ARCHIVES
+    ]
+    if not archived:
+        return None
+    first, suffix, storage_class = archived[0]
+    return Refusal(
+        reason=RefusalReason.ARCHIVED,
+        detail=f"{counted(len(archived), 'object')} cannot be read, by brokers neither, such as the"
+        f" .{suffix} of {first}: its storage class is {storage_class}",
+        remedy="Restore them, copy each over itself in a class that is read at once, and take the"
+        " move to an archive out of the bucket's lifecycle rules.",
+    )
