@@ -118,7 +118,7 @@ class GroupOutput:
             mark = SegmentMark(task.fingerprint, is_restored=task.is_restored)
             segment_id = new_segment_id(mark)
             writer = SegmentWriter(
-                self._tier,
+                self._tier.in_classes(task.classes),
                 SegmentAddress(task.key, segment_id, self._start_offset),
                 task.group,
                 run=task.run,

@@ -11,8 +11,11 @@
     store_options          options of a store that are not secret
     store_errors           says why a store refused a request
     bucket_clients         opens the clients of a bucket: obstore's, boto3's
+    storage_class_names    the storage classes in which objects can be written
     s3_objects             writes objects of S3, and asks for their checksums
     s3_uploads             streams objects to S3 in parts, and copies them there
+    s3_pages               reads the pages of S3's listings, with storage classes
+    bucket_listings        the objects that a listing of a bucket shows, by folder
     copied_objects         writes and copies objects of Azure and GCS
     table_options          options of delta-rs and of Spark's S3A
     bucket_store           an object store in a bucket

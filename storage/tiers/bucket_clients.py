@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, TypeVarTuple
 from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
 
 from tierfold.compaction.model.errors import BadSettings, InvariantBroken, UnreadableObject
+from tierfold.storage.tiers import s3_pages
 from tierfold.storage.tiers.request_counts import RequestCounter
 from tierfold.storage.tiers.store_errors import Cause, Failure, RequestFailedError, translated
 from tierfold.storage.tiers.store_options import StoreOptions
@@ -335,9 +336,11 @@ def _boto3_client(session: Session, options: StoreOptions) -> Any:  # noqa: ANN4
     )
     if options.ca_file is not None:
         _ca_bytes(options.ca_file)
-    return session.client(
+    client = session.client(
         "s3", endpoint_url=options.endpoint, verify=options.ca_file, config=config
     )
+    s3_pages.register(client)
+    return client
 
 
 def retry_config(options: StoreOptions) -> RetryConfig:

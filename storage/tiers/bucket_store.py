@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import posixpath
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -26,16 +27,17 @@ from tierfold.storage.tiers.bucket_clients import (
     clients_of,
     counter_of,
 )
-from tierfold.storage.tiers.copied_objects import CopiedObject, new_copied_object
+from tierfold.storage.tiers.bucket_listings import Page, by_folder, entries_of, of_each, s3_pages
+from tierfold.storage.tiers.copied_objects import CopiedObject, copied_in_parts, new_copied_object
 from tierfold.storage.tiers.listed_count import LISTED
 from tierfold.storage.tiers.object_store import (
     LISTERS,
     Bytes,
+    ObjectClasses,
     ObjectEntry,
     ObjectWriter,
     StoredChecksum,
     check_copied,
-    is_staged,
     listed_one_by_one,
 )
 from tierfold.storage.tiers.request_counts import RequestCounter, Requests
@@ -87,12 +89,18 @@ class BucketStore:
     path: str
     """The prefix without slashes around it; empty: the whole bucket."""
     options: StoreOptions
+    classes: ObjectClasses | None = field(default=None, kw_only=True)
+    """Of what it writes, unless the options name one; None: no tier's, the usual class."""
     keeps_empty_folders = False
     """See `ObjectStore.keeps_empty_folders`."""
 
+    def in_classes(self, classes: ObjectClasses) -> BucketStore:
+        """See `ObjectStore.in_classes`."""
+        return replace(self, classes=classes)
+
     def list(self, folder: str) -> Iterator[ObjectEntry]:
         """See `ObjectStore.list`."""
-        return iter(self._sorted(self._in_folder(folder)[0], {folder})[folder])
+        return iter(by_folder(self._entries_in(folder), self.path, {folder}, staged=False)[folder])
 
     def list_each(
         self, folders: Sequence[str]
@@ -153,6 +161,8 @@ class BucketStore:
         found, new, name = self._head(source, "copy"), self._new_object(target), self._name(source)
         if isinstance(new, S3Object):
             copy_on_s3(new, SourceObject(name, found["size"], found["e_tag"] or ""))
+        elif new.storage_class:  # A copy by the store would lose it.
+            copied_in_parts(new, partial(self.read_range, source), found["size"])
         else:
             new.copy_from(name)
         check_copied(self._head(target, "check")["size"], found["size"], self.uri(target))
@@ -172,7 +182,7 @@ class BucketStore:
         s3 = self._clients.s3
         if s3 is not None:
             return iter(self._uploads(s3, (folder,))[folder])
-        return iter(self._sorted(self._in_folder(folder)[0], {folder}, staged=True)[folder])
+        return iter(by_folder(self._entries_in(folder), self.path, {folder}, staged=True)[folder])
 
     def unfinished_each(
         self, folders: Sequence[str]
@@ -181,7 +191,7 @@ class BucketStore:
         s3 = self._clients.s3
         if s3 is None:
             return self._each(folders, staged=True)
-        return _of_each(folders, lambda: self._uploads(s3, folders))
+        return of_each(folders, lambda: self._uploads(s3, folders))
 
     def delete(self, key: str) -> None:
         """See `ObjectStore.delete`; the key of an unfinished upload aborts that."""
@@ -231,9 +241,16 @@ class BucketStore:
 
     def _new_object(self, key: str) -> S3Object | CopiedObject:
         name, where, clients = self._name(key), self.uri(key), self._clients
+        of_class = self._named_class or dict(self.classes or ()).get(key.rpartition(".")[2], "")
         if clients.s3 is not None:
-            return S3Object(S3Requests(clients.s3, where, self._counter), name)
-        return CopiedObject(clients.store, name, where, self._counter, self.options.part_bytes)
+            return S3Object(S3Requests(clients.s3, where, self._counter), name, of_class)
+        part_bytes = self.options.part_bytes
+        return CopiedObject(clients.store, name, where, self._counter, part_bytes, of_class)
+
+    @property
+    def _named_class(self) -> str:
+        """The class that the options name for a tier's objects; empty: none."""
+        return "" if self.classes is None else self.options.storage_class or ""
 
     def _each(
         self, folders: Sequence[str], *, staged: bool
@@ -244,7 +261,9 @@ class BucketStore:
 
         def listed(parent: str) -> dict[str, tuple[ObjectEntry, ...] | Exception]:
             siblings, below = by_parent[parent], self._below(parent)
-            return _of_each(siblings, lambda: self._sorted(below, set(siblings), staged=staged))
+            return of_each(
+                siblings, lambda: by_folder(below, self.path, set(siblings), staged=staged)
+            )
 
         many = {parent for parent, some in by_parent.items() if len(some) > FOLDERS_LISTED_ALONE}
         few = [folder for folder in folders if folder.rpartition("/")[0] not in many]
@@ -274,16 +293,34 @@ class BucketStore:
             for folder, uploads in found.items()
         }
 
-    def _below(self, folder: str) -> Iterator[ObjectMeta]:
+    def _below(self, folder: str) -> Iterator[ObjectEntry]:
         """All objects below a folder, at any depth."""
+        for page in self._pages_below(folder):
+            LISTED.add(len(page))
+            yield from page
+
+    def _pages_below(self, folder: str) -> Iterator[Page]:
+        if self._clients.s3 is not None:
+            yield from self._s3_pages(self._clients.s3, folder, is_deep=True)
+            return
         found = 0
         with self._translated(folder, "list"):
             prefix = self._prefix(folder) or None
             for page in obstore.list(self._clients.store, prefix, chunk_size=_PAGE_KEYS_USUAL):
                 found += len(page)
-                LISTED.add(len(page))
-                yield from page
+                yield entries_of(page, self._named_class)
         self._count_pages(found)
+
+    def _s3_pages(self, s3: S3Writer, folder: str, *, is_deep: bool) -> Iterator[Page]:
+        requests = S3Requests(s3, self.uri(folder), self._counter)
+        return s3_pages(requests, f"{self._prefix(folder)}/".lstrip("/"), is_deep=is_deep)
+
+    def _entries_in(self, folder: str) -> Page:
+        """The objects directly in a folder."""
+        if self._clients.s3 is None:
+            return entries_of(self._in_folder(folder)[0], self._named_class)
+        pages = self._s3_pages(self._clients.s3, folder, is_deep=False)
+        return tuple(entry for page in pages for entry in page)
 
     def _in_folder(self, folder: str) -> tuple[Sequence[ObjectMeta], Sequence[str]]:
         """The objects and the folders directly in a folder."""
@@ -295,31 +332,6 @@ class BucketStore:
     def _count_pages(self, keys: int) -> None:
         page = _PAGE_KEYS.get(self.scheme, _PAGE_KEYS_USUAL)
         self._counter.add(lists=max(1, -(-keys // page)))
-
-    def _sorted(
-        self, objects: Iterable[ObjectMeta], folders: set[str], *, staged: bool = False
-    ) -> defaultdict[str, tuple[ObjectEntry, ...]]:
-        """The objects that are directly in one of the folders, by folder and key."""
-        own = f"{self.path}/" if self.path else ""
-        found: defaultdict[str, list[ObjectEntry]] = defaultdict(list)
-        for meta in objects:
-            key = meta["path"].removeprefix(own)
-            folder, _, name = key.rpartition("/")
-            if folder in folders and name and is_staged(name) is staged and key != self.path:
-                found[folder].append(
-                    ObjectEntry(
-                        key=key,
-                        size_bytes=meta["size"],
-                        modified_ms=int(meta["last_modified"].timestamp() * 1000),
-                    )
-                )
-        return defaultdict(
-            tuple,
-            {
-                folder: tuple(sorted(entries, key=lambda entry: entry.key))
-                for folder, entries in found.items()
-            },
-        )
 
     def _is_past_end(self, failure: Failure, key: str, start: int) -> bool:
         """Whether a range could not be read because it begins at the end of the object or later."""
@@ -385,16 +397,3 @@ class BucketStore:
     def _error(self, failure: Failure, key: str, doing: str) -> UnreadableObject:
         self._counter.add(retries=failure.retries)
         return unreadable(failure, self.uri(key), doing, self._clients.endpoint)
-
-
-def _of_each(
-    folders: Sequence[str], listed: Callable[[], Mapping[str, tuple[ObjectEntry, ...]]]
-) -> dict[str, tuple[ObjectEntry, ...] | Exception]:
-    """What one listing of all folders finds in each, or why it failed."""
-    try:
-        found = listed()
-    except Exception as error:  # noqa: BLE001 - it concerns these folders alone
-        return dict.fromkeys(folders, error)
-    return {folder: found[folder] for folder in folders}
-
-

@@ -3,16 +3,19 @@
 A large object is uploaded in parts under a fresh temporary name, then copied to its own name on the
 condition that this is free, then the temporary object is deleted. A store may answer before the
 copy is complete: then reading it back shows that, before anything is committed.
+
+A copy loses a storage class. So a large object of a class is uploaded under its own name, which is
+looked for first: its segment's id was drawn for it alone.
 """
 
 from __future__ import annotations
 
 import queue
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 from uuid import uuid4
 
 import obstore
@@ -28,11 +31,16 @@ from tierfold.storage.tiers.object_store import (
 from tierfold.storage.tiers.request_counts import RequestCounter
 from tierfold.storage.tiers.s3_objects import TOKEN, is_ours
 from tierfold.storage.tiers.store_errors import (
+    Cause,
+    Failure,
     RequestFailedError,
     failures,
     translated,
     unreadable,
 )
+
+if TYPE_CHECKING:
+    from obstore import Attributes
 
 _PARTS_IN_FLIGHT: Final = 3
 _PARTS_QUEUED: Final = 1
@@ -55,14 +63,18 @@ class CopiedObject:
     where: str
     counter: RequestCounter
     part_bytes: int
+    storage_class: str = ""
+    """Of what is written, Azure's access tier; empty: the usual one."""
 
     def create(self, data: Bytes) -> None:
         """Write it by one request, unless the name is taken; raises UnreadableObject."""
         token = uuid4().hex
         view = as_view(data)
         self.counter.add(puts=1, sent_bytes=len(view))
-        with self._decided(token):
-            obstore.put(self.store, self.name, view, attributes={TOKEN: token}, mode="create")
+        with self.decided(token):
+            obstore.put(
+                self.store, self.name, view, attributes=self.attributes(token), mode="create"
+            )
 
     def copy_from(self, source: str, token: str = "") -> None:
         """Copy an object to the name, unless it is taken; raises UnreadableObject.
@@ -71,17 +83,28 @@ class CopiedObject:
         copy it is if the answer is lost, and it counts as failed.
         """
         self.counter.add(copies=1)
-        with self._decided(token):
+        with self.decided(token):
             obstore.copy(self.store, source, self.name, overwrite=False)
 
-    def delete(self, temporary: str) -> None:
-        """Delete a temporary object; if that fails, it stays listed as unfinished."""
-        self.counter.add(deletes=1)
-        with suppress(RequestFailedError), failures():
-            obstore.delete(self.store, temporary)
+    def attributes(self, token: str) -> Attributes:
+        """Those of a new object."""
+        in_class: Attributes = {"Storage-Class": self.storage_class} if self.storage_class else {}
+        return {TOKEN: token, **in_class}
+
+    def check_free(self) -> None:
+        """Raise UnreadableObject if the name is taken."""
+        self.counter.add(heads=1)
+        try:
+            with failures():
+                obstore.head(self.store, self.name)
+        except RequestFailedError as failed:
+            if failed.failure.cause is not Cause.MISSING:
+                raise unreadable(failed.failure, self.where, "look for") from None
+        else:
+            raise unreadable(Failure(Cause.TAKEN), self.where, "create")
 
     @contextmanager
-    def _decided(self, token: str) -> Iterator[None]:
+    def decided(self, token: str) -> Iterator[None]:
         """Translate an error of a request that creates the object, unless it did so."""
         try:
             with failures():
@@ -90,6 +113,12 @@ class CopiedObject:
             self.counter.add(retries=failed.failure.retries)
             if not is_ours(failed.failure, lambda: self._has_token(token)):
                 raise unreadable(failed.failure, self.where, "create") from None
+
+    def delete(self, temporary: str) -> None:
+        """Delete a temporary object; if that fails, it stays listed as unfinished."""
+        self.counter.add(deletes=1)
+        with suppress(RequestFailedError), failures():
+            obstore.delete(self.store, temporary)
 
     def _has_token(self, token: str) -> bool | None:
         self.counter.add(heads=1)
@@ -112,6 +141,15 @@ def new_copied_object(target: CopiedObject) -> Iterator[ObjectWriter]:
         upload.close()
 
 
+def copied_in_parts(
+    target: CopiedObject, read: Callable[[int, int], Bytes], size_bytes: int
+) -> None:
+    """Write an object with the bytes that `read` returns for (start, length)."""
+    with new_copied_object(target) as writer:
+        for start in range(0, size_bytes, target.part_bytes):
+            writer.write(read(start, target.part_bytes))
+
+
 class _CopiedUpload(PartWriter):
     """An object being written; one that fits in a part is written by a single request."""
 
@@ -119,7 +157,8 @@ class _CopiedUpload(PartWriter):
         super().__init__(target.part_bytes)
         self._target = target
         self._token = uuid4().hex
-        self._temporary = staged_name(target.name, uuid4().hex)
+        is_direct = bool(target.storage_class)
+        self._name = target.name if is_direct else staged_name(target.name, uuid4().hex)
         self._parts: queue.Queue[bytearray | _AbandonedError | None] = queue.Queue(_PARTS_QUEUED)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="upload")
         self._upload: Future[None] | None = None
@@ -133,10 +172,12 @@ class _CopiedUpload(PartWriter):
             self.send_part()
         self._offer(self._upload, None)
         self._upload.result()
+        if self._target.storage_class:
+            return
         try:
-            self._target.copy_from(self._temporary, self._token)
+            self._target.copy_from(self._name, self._token)
         finally:
-            self._target.delete(self._temporary)
+            self._target.delete(self._name)
 
     def close(self) -> None:
         """End the thread; an upload that is not finished is aborted."""
@@ -148,6 +189,8 @@ class _CopiedUpload(PartWriter):
     def send_part(self) -> None:
         """See `PartWriter`."""
         if self._upload is None:
+            if self._target.storage_class:
+                self._target.check_free()
             self._upload = self._thread.submit(self._put)
         self._offer(self._upload, self.part)
         if self._upload.done():
@@ -164,15 +207,16 @@ class _CopiedUpload(PartWriter):
             return
 
     def _put(self) -> None:
-        """Upload the queued parts under the temporary name; runs in a thread."""
+        """Upload the queued parts; runs in a thread."""
         target = self._target
         target.counter.add(begins=1, completes=1)
-        with translated(target.where, "write"):
+        is_direct = bool(target.storage_class)
+        with target.decided(self._token) if is_direct else translated(target.where, "write"):
             obstore.put(
                 target.store,
-                self._temporary,
+                self._name,
                 self._queued(),
-                attributes={TOKEN: self._token},
+                attributes=target.attributes(self._token),
                 use_multipart=True,
                 chunk_size=target.part_bytes,
                 max_concurrency=_PARTS_IN_FLIGHT,

@@ -46,6 +46,8 @@ class LayoutOptions:
     """`compression.enabled`."""
     is_encrypted: bool | None = None
     """`encryption.enabled`."""
+    storage_class: str | None = None
+    """`storage.s3.storage.class`; None: not named."""
     brokers_place: TierPlace | None = None
     """Where the properties of brokers say that they write to; None: none are given, or they name a
     store that is not known."""

@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,7 @@ from tierfold.storage.tiers.folder_handles import deleted_file, ensure_unlinked,
 from tierfold.storage.tiers.object_store import (
     Bytes,
     MapRange,
+    ObjectClasses,
     ObjectEntry,
     ObjectWriter,
     Spans,
@@ -105,6 +106,10 @@ class LocalStore:
     and so is `root`."""
     keeps_empty_folders = True
     """See `ObjectStore.keeps_empty_folders`."""
+
+    def in_classes(self, _: ObjectClasses) -> Self:
+        """See `ObjectStore.in_classes`: a folder has none."""
+        return self
 
     def list(self, folder: str) -> Iterator[ObjectEntry]:
         """See `ObjectStore.list`; raises UnreadableObject if `root` itself is gone."""

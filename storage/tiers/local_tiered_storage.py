@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -25,6 +25,7 @@ from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.storage.kafka.topic_names import TOPIC_PATTERN, is_topic
 from tierfold.storage.tiers.object_store import (
     Bytes,
+    ObjectClasses,
     ObjectStore,
     ObjectWriter,
     StoredChecksum,
@@ -130,13 +131,18 @@ class LocalTieredStorage(RemoteTier):
         """See `RemoteTier.new_segment`."""
         return StagedFiles(self, address)
 
+    def in_classes(self, classes: ObjectClasses) -> LocalTieredStorage:
+        """See `RemoteTier.in_classes`."""
+        return replace(self, store=self.store.in_classes(classes))
+
     def copy_segment(self, key: PartitionKey, listed: ListedSegment, copy: Segment) -> Segment:
         """See `RemoteTier.copy_segment`: no file names its segment."""
         source, target = address_of(key, listed), address_of(key, copy)
+        store = self.store.in_classes(listed.classes)
         for part in PARTS:
             size_bytes = listed.part_bytes(part)
             if size_bytes is not None:
-                copied_bytes = self.store.copy(part_key(source, part), part_key(target, part))
+                copied_bytes = store.copy(part_key(source, part), part_key(target, part))
                 check_copied(copied_bytes, size_bytes, self.uri(target, part))
         return copy
 

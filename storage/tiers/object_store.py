@@ -37,6 +37,13 @@ class Spans(NamedTuple):
     end: NDArray[np.int64]
 
 
+USUAL_CLASS: Final = "STANDARD"
+"""The storage class of S3 that objects have unless their writer named another."""
+
+ObjectClasses: TypeAlias = tuple[tuple[str, str], ...]
+"""Storage classes of objects: what a key ends with after its last dot, and the class. An object
+that is not named has the store's usual class."""
+
 MapRange: TypeAlias = Callable[[int, int, Spans], NDArray[np.uint8]]
 """(start, length, spans) → as `ObjectStore.read_range`, of which only the spans, counted from
 `start`, may be used; it is neither copied nor held in memory. Raises UnreadableObject."""
@@ -65,6 +72,8 @@ class ObjectEntry:
     key: str
     size_bytes: int
     modified_ms: int
+    storage_class: str = ""
+    """As the store names it; empty: its usual one, or the listing does not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +98,9 @@ class ObjectWriter(Protocol):
 
 class ObjectStore(Protocol):
     """Immutable objects; `tests/storage/object_store_contract.py` tests the contract."""
+
+    def in_classes(self, classes: ObjectClasses) -> ObjectStore:
+        """The same store; what it writes and copies gets these classes, if the store has any."""
 
     def list(self, folder: str) -> Iterator[ObjectEntry]:
         """The finished objects directly in `folder`, by key; none if there is no such folder."""

@@ -27,6 +27,7 @@ from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.storage.tiers.object_store import (
     Bytes,
     MapRange,
+    ObjectClasses,
     ObjectStore,
     ObjectWriter,
     StoredChecksum,
@@ -139,6 +140,9 @@ class RemoteTier(Protocol):
 
     store: ObjectStore
     """Where its objects are."""
+
+    def in_classes(self, classes: ObjectClasses) -> RemoteTier:
+        """The tier, whose new objects get these storage classes unless its options name one."""
 
     def check(self) -> None:
         """Raise BadSettings if this is no tier, UnreadableObject if the store cannot be read."""

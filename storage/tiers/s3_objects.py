@@ -82,6 +82,8 @@ class S3Object:
 
     requests: S3Requests
     name: str
+    storage_class: str = ""
+    """Of what is written; empty: the usual one."""
 
     def create(self, data: Bytes) -> None:
         """Write it by one request, unless the name is taken; raises UnreadableObject."""
@@ -96,7 +98,7 @@ class S3Object:
             IfNoneMatch="*",
             ChecksumCRC32C=encoded_crc32c(body),
             Metadata={TOKEN: token},
-            **self.requests.s3.encryption,
+            **self._new,
         )
 
     def begin(self, token: str) -> str:
@@ -109,7 +111,7 @@ class S3Object:
             ChecksumAlgorithm="CRC32C",
             ChecksumType="FULL_OBJECT",
             Metadata={TOKEN: token},
-            **self.requests.s3.encryption,
+            **self._new,
         )
         return str(answer["UploadId"])
 
@@ -192,6 +194,12 @@ class S3Object:
             return None
         crc32c = int.from_bytes(base64.b64decode(found), "big")
         return StoredChecksum(size_bytes=answer["ContentLength"], crc32c=crc32c)
+
+    @property
+    def _new(self) -> dict[str, object]:
+        """Arguments of a request that begins an object."""
+        in_class = {"StorageClass": self.storage_class} if self.storage_class else {}
+        return {**self.requests.s3.encryption, **in_class}
 
     def _create(self, token: str, kind: str, method: str, **arguments: object) -> None:
         """Make a request that creates the object; if the outcome is unclear, find out."""

@@ -54,6 +54,13 @@ class SegmentNames:
                 parts=tuple(sorted((suffix, entry.size_bytes) for suffix, entry in found.items())),
                 missing_parts=tuple(suffix for suffix in self.required if suffix not in found),
                 modified_ms=max(entry.modified_ms for entry in found.values()),
+                classes=tuple(
+                    sorted(
+                        (suffix, entry.storage_class)
+                        for suffix, entry in found.items()
+                        if entry.storage_class
+                    )
+                ),
             )
             for (start_offset, segment_id), found in sorted(segments.items())
         )

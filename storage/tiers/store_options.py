@@ -7,7 +7,7 @@ environment, profile or role.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -64,6 +64,9 @@ class StoreOptions:
     """S3: encrypt new objects with this key of KMS; None: as the bucket says."""
     account: str | None = None
     """Azure: the storage account."""
+    storage_class: str | None = field(default=None, compare=False)
+    """The storage class, or access tier, of a tier's new objects; None: as others say. No client
+    depends on it."""
     part_bytes: int = 16 << 20
     """The size of a part of a multipart upload; an object has at most 10,000 parts on S3."""
     timeout_ms: int = 30_000
@@ -88,7 +91,7 @@ class StoreOptions:
 
         Raises BadSettings if a variable cannot be used.
         """
-        missing = {field.name for field in fields(self) if getattr(self, field.name) is None}
+        missing = {one.name for one in fields(self) if getattr(self, one.name) is None}
         found: dict[str, str | bool] = {}
         for name, variables in _VARIABLES.get(scheme, {}).items():
             variable = next((one for one in variables if environment.get(one)), None)

@@ -16,6 +16,7 @@ from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER, LocalTiered
 from tierfold.storage.tiers.locations import Location, location_of, open_store
 from tierfold.storage.tiers.object_store import ObjectStore
 from tierfold.storage.tiers.remote_tier import CATALOG_FOLDER, RemoteTier
+from tierfold.storage.tiers.storage_class_names import allowed
 from tierfold.storage.tiers.store_options import ENVIRONMENT, StoreOptions
 
 _NAMES: Final = ObjectNames("")
@@ -32,7 +33,7 @@ def open_tier(
     """
     location = location_of(uri, of="tier")
     layout_options = with_layout(uri, options, layout_options)
-    store = _store(location, options)
+    store = _store(location, with_class(location, options, layout_options)).in_classes(())
     if layout_options.layout is Layout.AIVEN:
         from tierfold.storage.tiers.aiven.aiven_tier import AivenTier  # noqa: PLC0415
 
@@ -41,6 +42,26 @@ def open_tier(
     if location.is_folder:
         tier.check()
     return tier
+
+
+def with_class(
+    location: Location, options: StoreOptions, layout_options: LayoutOptions
+) -> StoreOptions:
+    """The options with the storage class of new objects, if those of store or layout name one.
+
+    Raises BadSettings for a class that the store at the location has not, or archives.
+    """
+    given = options.storage_class
+    if given is None:
+        of_brokers = layout_options.storage_class if location.scheme == "s3" else None
+        return replace(options, storage_class=of_brokers)
+    if instead := allowed(location.scheme, given):
+        raise BadSettings(
+            f"storage.class cannot be {given!r} there",
+            where=str(location),
+            remedy=f"Give {instead}.",
+        )
+    return options
 
 
 def with_layout(uri: str, options: StoreOptions, layout_options: LayoutOptions) -> LayoutOptions:

@@ -16,7 +16,11 @@ from urllib.parse import urlsplit
 
 from tests.storage.s3_proxy import HOP_BY_HOP, asked, error, send, served
 
-_NAMES: Final = {"x-goog-meta-": "x-amz-meta-", "x-goog-copy-source": "x-amz-copy-source"}
+_NAMES: Final = {
+    "x-goog-meta-": "x-amz-meta-",
+    "x-goog-copy-source": "x-amz-copy-source",
+    "x-goog-storage-class": "x-amz-storage-class",
+}
 _SIGNED: Final = (
     "AWS4-HMAC-SHA256 Credential=AKIAX/20260101/us-east-1/s3/aws4_request, SignedHeaders=host,"
     " Signature=x"

@@ -46,6 +46,7 @@ from tierfold.storage.tiers.aiven.stored_segment import CHUNK_BYTES_HELD, Stored
 from tierfold.storage.tiers.layout_options import LayoutOptions
 from tierfold.storage.tiers.object_store import (
     LISTERS,
+    ObjectClasses,
     ObjectStore,
     StoredChecksum,
     check_copied,
@@ -80,6 +81,10 @@ class AivenTier(RemoteTier):
     def names(self) -> ObjectNames:
         """The names of its objects."""
         return ObjectNames(self.options.key_prefix)
+
+    def in_classes(self, classes: ObjectClasses) -> AivenTier:
+        """See `RemoteTier.in_classes`."""
+        return replace(self, store=self.store.in_classes(classes))
 
     def check(self) -> None:
         """See `RemoteTier.check`.
@@ -173,15 +178,16 @@ class AivenTier(RemoteTier):
         private key is needed.
         """
         source, target = address_of(key, listed), address_of(key, copy)
+        store = self.in_classes(listed.classes).store
         for suffix in (Suffix.LOG, Suffix.INDEXES):
             old, new = (self.names.object_key(one, suffix) for one in (source, target))
             size_bytes = listed.part_bytes(suffix) or 0
-            check_copied(self.store.copy(old, new), size_bytes, self.store.uri(new))
+            check_copied(store.copy(old, new), size_bytes, self.store.uri(new))
         data, manifest = self._read_manifest(source)
         self._check_owner(manifest, source)
         self._check_sizes(manifest, key, listed)
         written = copied_manifest(data, target, copy, event_ms=now_ms())
-        self.store.create(self.names.object_key(target, Suffix.MANIFEST), written)
+        store.create(self.names.object_key(target, Suffix.MANIFEST), written)
         return self.with_stored_sizes(copy, listed)
 
     def read_part(self, address: SegmentAddress, part: Part) -> NDArray[np.uint8]:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,13 @@ from numpy.typing import NDArray
 from tests.faults.simulation.simulation_scheduler import READ_FAULTS, WRITE_FAULTS, Actor, Call
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.storage.tiers.listed_count import LISTED
-from tierfold.storage.tiers.object_store import Bytes, ObjectEntry, ObjectWriter, as_view
+from tierfold.storage.tiers.object_store import (
+    Bytes,
+    ObjectClasses,
+    ObjectEntry,
+    ObjectWriter,
+    as_view,
+)
 from tierfold.storage.tiers.request_counts import Requests
 
 PAGE: Final = 9
@@ -120,6 +126,10 @@ class VirtualStore:
 
     keeps_empty_folders = True
     """See `ObjectStore.keeps_empty_folders`: those of `Objects.folders`."""
+
+    def in_classes(self, _: ObjectClasses) -> Self:
+        """See `ObjectStore.in_classes`: nothing here reads one."""
+        return self
 
     def range_mapper(self, _: str) -> None:
         """See `ObjectStore.range_mapper`."""

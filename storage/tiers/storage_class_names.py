@@ -1,0 +1,32 @@
+"""The names of storage classes, by scheme, in which objects can be written.
+
+Every new object is read back, so a class that must be restored first is none of them.
+Rule: the AWS SDK's enum `StorageClass`, which Aiven's `S3StorageConfig` checks; Azure's `Put Blob`,
+`x-ms-access-tier`; Google's storage classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+CLASSES: Final[Mapping[str, tuple[str, ...]]] = {
+    "s3": (
+        "STANDARD", "STANDARD_IA", "ONEZONE_IA", "INTELLIGENT_TIERING", "GLACIER_IR",
+        "REDUCED_REDUNDANCY", "EXPRESS_ONEZONE", "OUTPOSTS", "SNOW", "FSX_OPENZFS", "FSX_ONTAP",
+    ),
+    "az": ("Hot", "Cool", "Cold"),
+    "gs": ("STANDARD", "NEARLINE", "COLDLINE", "ARCHIVE"),
+}  # fmt: skip
+
+_ARCHIVES: Final = {"GLACIER", "DEEP_ARCHIVE", "Archive"}
+
+
+def allowed(scheme: str, name: str) -> str:
+    """Why objects cannot be written in a class, what to give instead; empty: they can."""
+    if name in CLASSES.get(scheme, ()):
+        return ""
+    names = ", ".join(CLASSES.get(scheme, ()))
+    if name in _ARCHIVES:
+        return f"a class that is read at once, as brokers need it, too: one of {names}"
+    return f"one of {names}" if names else "none: a folder has no storage classes"
