@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from functools import cache
 from importlib import resources
 from typing import Any, Final
 
+from tierfold.compaction.planning.storage_fees import ClassPrice, ClassPrices
 from tierfold.storage.tiers.request_counts import Requests
 
 _READS: Final = ("gets", "heads")
 _FREE: Final = ("deletes", "aborts")
 _GIB: Final = 2**30
+_ALL_USUAL: Final[Mapping[str, Fraction]] = {"": Fraction(1)}
 _OF_A_FOLDER: Final = "s3"
 """The store whose price of storage stands for that of a folder."""
 
@@ -45,16 +48,54 @@ def storage_price(scheme: str, given: float | None) -> StoragePrice:
     )
 
 
-def cost_usd(spent: Requests, scheme: str) -> Fraction | None:
-    """Return the price in US dollars; a retry costs as much as a write. None: a folder."""
+def class_prices(scheme: str) -> ClassPrices:
+    """Return the prices of a store's storage classes; a folder has those of S3."""
+    prices = _prices().get(scheme) or _prices()[_OF_A_FOLDER]
+    return {
+        name: ClassPrice(
+            usd_per_gib_month=_exact(price["storage"]),
+            usd_per_gib_read=_exact(price.get("retrieval", 0)),
+            minimum_days=price.get("days", 0),
+        )
+        for name, price in {"": prices, **prices["classes"]}.items()
+    }
+
+
+def cost_usd(
+    spent: Requests, scheme: str, shares: Mapping[str, Fraction] = _ALL_USUAL
+) -> Fraction | None:
+    """Return the price in US dollars; a retry costs as much as a write. None: a folder.
+
+    `shares`: by storage class, its share of the bytes in scope, and so of requests and reads.
+    """
     prices = _prices().get(scheme)
     if prices is None:
         return None
     cost = Fraction(0)
-    for name, count in asdict(spent).items():
-        if name not in _FREE and not name.endswith("_bytes"):
-            cost += count * Fraction(str(prices["read" if name in _READS else "write"])) / 1000
-    return cost
+    for storage_class, share in shares.items():
+        of_class = prices | prices["classes"].get(storage_class, {})
+        for name, count in asdict(spent).items():
+            if name in _FREE or name.endswith("_bytes"):
+                continue
+            of = prices if name == "lists" else of_class
+            cost += share * count * _exact(of["read" if name in _READS else "write"]) / 1000
+    return cost + retrieval_usd(spent, scheme, shares)
+
+
+def retrieval_usd(
+    spent: Requests, scheme: str, shares: Mapping[str, Fraction] = _ALL_USUAL
+) -> Fraction:
+    """Return the retrieval fees in it."""
+    prices = class_prices(scheme)
+    fee = sum(
+        (share * prices[name].usd_per_gib_read for name, share in shares.items() if name in prices),
+        Fraction(0),
+    )
+    return fee * spent.received_bytes / _GIB
+
+
+def _exact(number: float) -> Fraction:
+    return Fraction(str(number))
 
 
 def read_on() -> str:

@@ -44,6 +44,7 @@ def whole_report(chunks: Sequence[PartitionReport], *, left: str = "") -> Partit
         segments_out=done[-1].segments_out,
         bytes_in=_summed(done, "bytes_in", "bytes_out"),
         bytes_out=done[-1].bytes_out,
+        early_deletion_usd=sum(report.early_deletion_usd for report in done),
         objects_written=sum(report.objects_written for report in done),
         parts_verified=sum((report.parts_verified for report in done), VerifiedParts()),
         counts=sum(

@@ -27,6 +27,7 @@ from tierfold.compaction.planning.eligibility import DirtyRatio
 from tierfold.compaction.planning.outlook import Outlook
 from tierfold.compaction.planning.partition_plan import PartitionPlan
 from tierfold.compaction.planning.plan import Compact, CompactReason, Rest
+from tierfold.compaction.planning.storage_fees import SegmentFees
 from tierfold.compaction.skipping.probe_counts import NO_PROBES, ProbeCounts
 from tierfold.jobs.context.timestamps import timestamp_text
 
@@ -119,6 +120,10 @@ class PartitionReport:
     the plan would replace. None: unknown, because the partition is refused."""
     spared_bytes: int = 0
     """An upper bound of the superseded bytes that `min.rewrite.gain` left in live segments."""
+    early_deletion_usd: float = 0.0
+    """What it costs to delete the replaced objects at once; in a plan, at most."""
+    retrieval_usd: float = 0.0
+    """Of a plan: the retrieval fee of reading once what it replaces."""
     held_by: Holder | None = None
     """The other run that has the partition, or was faster; None: there is none."""
     outlook: Outlook | None = None
@@ -145,6 +150,9 @@ class PartitionReport:
             del entry[name]
         if self.outlook is None:
             del entry["outlook"]
+        for name in ("early_deletion_usd", "retrieval_usd"):
+            if not entry[name]:
+                del entry[name]
         if self.held_by is not None and self.held_by.run:
             entry["held_by"] = self.held_by.run
         parts = self.superseded or ()
@@ -227,6 +235,8 @@ def _planned(partition: PartitionPlan) -> PartitionReport:
             bytes_in=choice.bytes_in,
             bytes_out=choice.bytes_out_estimate,
             outlook=partition.outlook,
+            early_deletion_usd=early_deletion_usd(partition.fees_of_sources),
+            retrieval_usd=float(sum(one.retrieval_usd for one in partition.fees_of_sources)),
             notes=choice.notes,
         )
     if isinstance(choice, Rest):
@@ -268,7 +278,12 @@ def _superseded(
 def failure_report(planned: PartitionReport, reason: str) -> PartitionReport:
     """Report a partition that stopped before the commit, without results."""
     return replace(
-        planned, outcome=FAILED, reason=reason, segments_out=planned.segments_in, bytes_out=0
+        planned,
+        outcome=FAILED,
+        reason=reason,
+        segments_out=planned.segments_in,
+        bytes_out=0,
+        early_deletion_usd=0.0,
     )
 
 
@@ -284,7 +299,7 @@ def outcome_report(planned: PartitionReport, outcome: Outcome) -> PartitionRepor
             name, reason = LOST_RACE, "another run changed the partition first; run again"
         case _:
             name, reason = UNKNOWN, _unknown(outcome)
-    return replace(planned, outcome=name, reason=reason, bytes_out=0)
+    return replace(planned, outcome=name, reason=reason, bytes_out=0, early_deletion_usd=0.0)
 
 
 def fenced_by(outcome: Fenced) -> str:
@@ -312,6 +327,7 @@ def result_report(planned: PartitionReport, result: RoundResult) -> PartitionRep
         epoch=result.round.state.epoch,
         bytes_read=result.bytes_read,
         bytes_written=result.bytes_written,
+        retrieval_usd=0.0,  # It is in the price of the run's requests.
     )
     if result.failure is not None or result.outcome is None:
         return failure_report(planned, result.failure or "the commit was not tried")
@@ -324,6 +340,13 @@ def result_report(planned: PartitionReport, result: RoundResult) -> PartitionRep
         for group, receipt in zip(result.round.groups, result.receipts, strict=True)
         if receipt.result in STAYING
     )
+    stays = {
+        segment.segment_id
+        for group, receipt in zip(result.round.groups, result.receipts, strict=True)
+        if receipt.result in STAYING
+        for segment in group.segments
+    }
+    fees = [one for one in result.round.plan.fees_of_sources if one.segment_id not in stays]
     results = Counter(receipt.result for receipt in result.receipts)
     counts = sum(
         (receipt.counts for receipt in result.receipts),
@@ -331,6 +354,7 @@ def result_report(planned: PartitionReport, result: RoundResult) -> PartitionRep
     )
     return replace(
         report,
+        early_deletion_usd=early_deletion_usd(fees),
         segments_out=len(written) + sum(results[kind] for kind in STAYING),
         segments_read_once=results[GroupResult.NOT_READ],
         segments_skipped=results[GroupResult.SKIPPED],
@@ -365,6 +389,17 @@ def _result_notes(result: RoundResult, counts: Counts) -> Iterator[str]:
 
 def left_report(planned: PartitionReport, why: str) -> PartitionReport:
     """Report a partition that was not begun because the run's budget is spent."""
-    segments, size = planned.segments_in, planned.bytes_in
-    reason = f"left for the next run: {why}"
-    return replace(planned, outcome=LEFT, reason=reason, segments_out=segments, bytes_out=size)
+    return replace(
+        planned,
+        outcome=LEFT,
+        reason=f"left for the next run: {why}",
+        segments_out=planned.segments_in,
+        bytes_out=planned.bytes_in,
+        early_deletion_usd=0.0,
+        retrieval_usd=0.0,
+    )
+
+
+def early_deletion_usd(fees: Iterable[SegmentFees]) -> float:
+    """Return the fees for deleting these segments now, US dollars."""
+    return float(sum(one.early_deletion_usd for one in fees))

@@ -52,7 +52,7 @@ def record_run(
     if all(chunk.outcome in NOT_BEGUN for _, chunk in chunks) and not context.catalog.exists():
         return
     requests = context.requests
-    cost = cost_usd(requests, context.scheme)
+    cost = cost_usd(requests, context.scheme, context.stored.shares)
     of_the_run: dict[str, Any] = {
         "run": context.run,
         "command": command,

@@ -22,6 +22,7 @@ from tierfold.compaction.model.producers import ProducerEntry
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.model.serving import Consent, ConsentKind
+from tierfold.compaction.planning.early_deletion import with_fees
 from tierfold.compaction.planning.open_step import step_of
 from tierfold.compaction.planning.partition_plan import (
     PartitionPlan,
@@ -30,7 +31,9 @@ from tierfold.compaction.planning.partition_plan import (
     with_row_notes,
 )
 from tierfold.compaction.planning.plan import Rest, RestReason, rest_by_policy
+from tierfold.compaction.planning.storage_classes import refused_as_archived
 from tierfold.compaction.publishing.steps import Done
+from tierfold.jobs.context.request_prices import class_prices
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import EVERYTHING, Scope, check_hole_patterns, named
 from tierfold.jobs.context.tier_identity import TierIdentity, serving_of, tier_identity
@@ -260,7 +263,8 @@ def _surveyed(
 ) -> PartitionPlan:
     """`noted`: what a run notes that publishes the partition, or a person says that none need."""
     epoch, retired = (0, ()) if known.state is None else (known.state.epoch, known.state.retired)
-    found = _rest(known, rules) or inspected(context, known)
+    archived = known.refusal or refused_as_archived(known.listed, known.state)
+    found = _rest(known, rules) or archived or inspected(context, known)
     if isinstance(found, PartitionView):
         if isinstance(noted, Consent):
             found = detached_view(found, noted)
@@ -280,6 +284,7 @@ def _surveyed(
         plan = partition_plan(
             view, producers, rules, context.now_ms, first_dirty=first_dirty, step=step
         )
+        plan = with_fees(plan, class_prices(context.scheme), context.now_ms)
     except Exception as error:  # noqa: BLE001 - it stops this partition alone, and is reported
         plan = PartitionPlan(key=known.key, rules=rules, choice=refusal_of(error, str(known.key)))
     return replace(plan, epoch=epoch, retired=retired)

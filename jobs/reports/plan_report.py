@@ -13,7 +13,7 @@ from rich.filesize import decimal
 from tierfold.compaction.cleaning.counts import RECORD_OUTCOMES, total
 from tierfold.compaction.commits.receipts import VerifiedParts
 from tierfold.compaction.deletion.superseded import joined
-from tierfold.compaction.model.wording import counted, spaced
+from tierfold.compaction.model.wording import counted, dollars, spaced
 from tierfold.compaction.skipping.probe_counts import NO_PROBES
 from tierfold.jobs.context.publishing_settings import Publishing
 from tierfold.jobs.pipeline.partition_report import (
@@ -140,6 +140,7 @@ class PlanResult(Result[PartitionReport]):
             print_estimate(console, self.partitions, self.prices)
         print_holders(console, rows)
         _print_superseded(console, self.partitions)
+        _print_fees(console, self.partitions)
         print_publishing(console, self.partitions, self.started_at_ms)
         _print_late(console, self.partitions)
 
@@ -322,6 +323,30 @@ def _print_superseded(console: Console, reports: Sequence[PartitionReport]) -> N
     for part in joined(part for report in reports for part in report.superseded or ()):
         up_to = "Up to " if is_plan else ""
         console.print(f"{up_to}{superseded_sentence(part)}.", soft_wrap=True, style="dim")
+
+
+def _print_fees(console: Console, reports: Sequence[PartitionReport]) -> None:
+    """Print what storage classes charge for what is replaced, beside storage and requests."""
+    is_plan = any(report.outcome == PLANNED for report in reports)
+    early, read = (
+        Fraction(sum(getattr(report, name) for report in reports))
+        for name in ("early_deletion_usd", "retrieval_usd")
+    )
+    if early:
+        up_to = "up to " if is_plan else ""
+        console.print(
+            f"Deleting what is replaced costs {up_to}{dollars(early)} if it is done today: some of"
+            " it is younger than the minimum duration of its storage class.",
+            soft_wrap=True,
+            style="dim",
+        )
+    if read:
+        console.print(
+            f"Reading what is replaced costs {dollars(read)} of retrieval fees, or twice as much:"
+            " a segment is read once or twice.",
+            soft_wrap=True,
+            style="dim",
+        )
 
 
 def _print_late(console: Console, reports: Sequence[PartitionReport]) -> None:

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from rich.filesize import decimal
 
-from tierfold.compaction.model.wording import spaced
-from tierfold.jobs.context.request_prices import cost_usd, read_on
+from tierfold.compaction.model.wording import dollars, spaced
+from tierfold.jobs.context.request_prices import cost_usd, read_on, retrieval_usd
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.storage.tiers.request_counts import Requests
 
@@ -22,11 +22,15 @@ class Spent:
 
     requests: Requests
     cost_usd: Fraction
+    retrieval_usd: Fraction = Fraction(0)
+    """The retrieval fees of storage classes in it."""
 
     def entry(self, compacted_bytes: int) -> dict[str, Any]:
         """Return the document's entry: counts, bytes, and US dollars at list prices."""
+        fees = {"retrieval_usd": float(self.retrieval_usd)} if self.retrieval_usd else {}
         return {
             **asdict(self.requests),
+            **fees,
             "cost_usd": float(self.cost_usd),
             "cost_usd_per_tb_compacted": self._per_tb(compacted_bytes),
             "prices_of": read_on(),
@@ -40,11 +44,12 @@ class Spent:
         }
         kinds = ", ".join(f"{spaced(count)} {name}" for name, count in counts.items() if count)
         per_tb = self._per_tb(compacted_bytes)
+        fees = f", {dollars(self.retrieval_usd)} of it for retrieval" if self.retrieval_usd else ""
         compacted = "" if per_tb is None else f", ${per_tb:.2f} per TB compacted"
         return (
             f"{spaced(spent.total)} requests ({kinds or 'none'}); {decimal(spent.received_bytes)}"
             f" received, {decimal(spent.sent_bytes)} sent; ${float(self.cost_usd):.6f} at list"
-            f" prices of {read_on()}{compacted}. Requests to the catalog are not counted."
+            f" prices of {read_on()}{fees}{compacted}. Requests to the catalog are not counted."
         )
 
     def _per_tb(self, compacted_bytes: int) -> float | None:
@@ -54,7 +59,9 @@ class Spent:
 def spent_in(context: RunContext) -> Spent | None:
     """Return what the run has spent so far; None: the tier is a folder."""
     requests = context.requests
-    cost = cost_usd(requests, context.scheme)
+    shares = context.stored.shares
+    cost = cost_usd(requests, context.scheme, shares)
     if cost is None:
         return None
-    return Spent(requests=requests, cost_usd=cost)
+    fees = retrieval_usd(requests, context.scheme, shares)
+    return Spent(requests=requests, cost_usd=cost, retrieval_usd=fees)

@@ -299,6 +299,15 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         doc="The same, if the round would save fewer bytes.",
     ),
     Setting(
+        name="rewrite.young.objects",
+        kind=TRUE_OR_FALSE,
+        broker_names=("rewrite.young.objects",),
+        source=TIERFOLD,
+        doc="false: a round waits if deleting objects before the minimum storage duration of their "
+        "class costs more than the round can save until then. true: it never waits for that. "
+        "max.compaction.lag.ms and --first-dirty never do.",
+    ),
+    Setting(
         name="bloom.filter.fpp",
         kind=FALSE_POSITIVE_RATE,
         broker_names=("bloom.filter.fpp",),

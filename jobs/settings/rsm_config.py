@@ -20,6 +20,7 @@ import javaproperties
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.jobs.settings.rsm_place import place_of_brokers
 from tierfold.storage.tiers.layout_options import KeyFile, Layout, LayoutOptions
+from tierfold.storage.tiers.storage_class_names import allowed
 
 DEFAULT_PREFIX: Final = "rsm.config."
 """Kafka `RemoteLogManagerConfig.DEFAULT_REMOTE_STORAGE_MANAGER_CONFIG_PREFIX`."""
@@ -32,6 +33,8 @@ _PLUGIN: Final = "io.aiven.kafka.tieredstorage.RemoteStorageManager"
 _PAIRS: Final = "encryption.key.pairs"
 _NAMES: Final = ("chunk.size", "compression.enabled", "encryption.enabled", "storage.backend.class")
 """Every configuration of the plugin has at least one of these."""
+
+_CLASS: Final = "storage.s3.storage.class"
 
 _FIELDS: Final = frozenset({"REMOTE_SIZE", "OBJECT_PREFIX", "OBJECT_KEY"})
 """The values of `custom.metadata.fields.include`; only events to brokers contain these fields."""
@@ -90,6 +93,7 @@ def layout_of_properties(text: str, *, where: str) -> LayoutOptions:
         chunk_bytes=given.value("chunk.size", _chunk_bytes, None),
         is_compressed=is_compressed,
         is_encrypted=is_encrypted,
+        storage_class=given.value(_CLASS, _storage_class, None),
         brokers_place=place_of_brokers(given.values, prefix),
     )
 
@@ -183,6 +187,13 @@ def _chunk_bytes(text: str) -> int | None:
     if not is_number or not 1 <= int(digits) <= CHUNK_BYTES_MAX:
         raise ValueError(f"a number of bytes from 1 to {CHUNK_BYTES_MAX}")
     return int(digits)
+
+
+def _storage_class(text: str) -> str | None:
+    """A name of the AWS SDK's enum `StorageClass`, which the plugin's `S3StorageConfig` checks."""
+    if instead := allowed("s3", text):
+        raise ValueError(instead)
+    return text
 
 
 def _listed(text: str) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ OPTIONS: Final[Mapping[str, tuple[str, type]]] = {
     "requester.pays": ("requester_pays", bool),
     "kms.key.id": ("kms_key_id", str),
     "account": ("account", str),
+    "storage.class": ("storage_class", str),
     "part.bytes": ("part_bytes", int),
     "timeout.ms": ("timeout_ms", int),
     "retries": ("retries", int),

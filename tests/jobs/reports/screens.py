@@ -12,7 +12,9 @@ from rich.console import Console
 
 from tests.compaction.brokers.test_preconditions import GOOD, cluster, configs, topic
 from tests.compaction.builders import KEY
+from tests.compaction.claimed import RULES
 from tests.compaction.ill_partitions import HEALTHY, ILL
+from tests.compaction.planning.test_early_deletion import IA_NEW, planned
 from tests.jobs.result_schema import faults
 from tierfold.compaction.brokers.cluster_view import ClusterView
 from tierfold.compaction.brokers.metadata_size import MetadataSize
@@ -32,6 +34,7 @@ from tierfold.jobs.pipeline.partition_report import (
     PLANNED,
     REFUSED,
     PartitionReport,
+    planned_report,
 )
 from tierfold.jobs.reports.doctor_report import DoctorResult
 from tierfold.jobs.reports.plan_report import PlanResult
@@ -57,6 +60,7 @@ DONE: Final = PartitionReport(
     counts=Counts(records_in=12_155, kept=1089, kept_markers=90, superseded=11_066),
     parts_verified=VerifiedParts(by_checksum=500, by_reading_back=2500),
 )
+NOT_WAITING: Final = replace(RULES, rewrite_young_objects=True)
 PLAN: Final = PartitionReport(key=KEY, outcome=PLANNED, first_dirty=5, next_offset=12_155)
 LONG: Final = replace(KEY, topic="a-topic-whose-name-is-long")
 COMMAND: Final = f"Look: `tierfold forget '/mnt/a tier' {LONG} --dry-run` says more."
@@ -167,6 +171,11 @@ SCREENS: Final = {
     ),
     # A fleet fits a screen, and the worst comes first.
     "print-plan-fleet": (120, _plan(*FLEET)),
+    # Where a storage class has fees, a round waits, or costs what the last lines say.
+    "print-plan-storage-classes": (
+        120,
+        _plan(*(planned_report(one) for one in (planned(IA_NEW), planned(IA_NEW, NOT_WAITING)))),
+    ),
     # A failure shows no result, and its whole path.
     "print-plan-failed": (
         120,

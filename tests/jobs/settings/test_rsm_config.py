@@ -72,6 +72,21 @@ def test_the_place_that_brokers_write_to_is_read(text: str, place: str | None) -
     assert (None if found is None else str(found)) == place
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", None),
+        ("storage.s3.storage.class=STANDARD", "STANDARD"),
+        ("storage.s3.storage.class = GLACIER_IR ", "GLACIER_IR"),
+        ("storage.s3.storage.class=INTELLIGENT_TIERING", "INTELLIGENT_TIERING"),
+        ("storage.s3.storage.class=EXPRESS_ONEZONE", "EXPRESS_ONEZONE"),
+        ("storage.s3.storage.class=OUTPOSTS", "OUTPOSTS"),
+    ],
+)
+def test_the_storage_class_is_read(text: str, expected: str | None) -> None:
+    assert layout(f"{S3}{text}").storage_class == expected
+
+
 def test_a_folder_is_named_without_its_links(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path)
     found = layout(f"storage.root={tmp_path / 'link'}\nchunk.size=7").brokers_place
@@ -131,6 +146,14 @@ def test_a_path_with_a_backslash_and_letters_of_other_scripts() -> None:
         ("chunk.size=1_000", "chunk.size cannot be '1_000'. Give a number of bytes"),
         ("chunk.size=\\u0667", "chunk.size cannot be '\u0667'. Give a number of bytes"),
         ("chunk.size=\n", "chunk.size cannot be ''"),
+        (
+            "chunk.size=7\nstorage.s3.storage.class=STANDARD-IA",
+            "storage.s3.storage.class cannot be 'STANDARD-IA'. Give one of STANDARD, STANDARD_IA,",
+        ),
+        (
+            "chunk.size=7\nstorage.s3.storage.class=GLACIER",
+            "storage.s3.storage.class cannot be 'GLACIER'. Give a class that is read at once",
+        ),
         ("compression.enabled=yes", "compression.enabled cannot be 'yes'. Give true or false"),
         ("chunk.size=1\ncustom.metadata.fields.include=REMOTE_SIZE,X", "Give names of OBJECT_KEY"),
         ("chunk.size=1\nsegment.format=iceberg", "segment.format is not kafka. tierfold reads no"),

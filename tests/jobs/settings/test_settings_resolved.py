@@ -97,7 +97,7 @@ def test_layers_resolve_as_dict_updates_do(
 def test_every_setting_can_be_given_by_each_of_its_names(tmp_path: Path) -> None:
     text = {"cleanup.policy": "compact", "compaction.strategy": "timestamp"}
     text |= {"segment.index.bytes": "4", "tier.binding": "detached", "bloom.filter.fpp": "0.1"}
-    text |= {"publish": "false", "message.timeout.ms": "1000"}
+    text |= {"publish": "false", "message.timeout.ms": "1000", "rewrite.young.objects": "true"}
     for name, spelling in BY_BROKER_NAME.items():
         value = text.get(spelling.setting.name, "1")
         table = "cluster" if name in OF_CLUSTER else "broker"

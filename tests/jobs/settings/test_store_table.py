@@ -24,6 +24,7 @@ region = "eu-west-1"
 "requester.pays" = true
 "kms.key.id" = "a-key"
 account = "an-account"
+"storage.class" = "STANDARD_IA"
 "part.bytes" = 8388608
 "timeout.ms" = 5000
 retries = 3
@@ -47,6 +48,7 @@ def test_every_option_is_read(tmp_path: Path) -> None:
     file = tmp_path / "tierfold.toml"
     file.write_text(ALL)
     assert resolve((), file).store == expected
+    assert resolve((), file).store.storage_class == "STANDARD_IA"  # Which no comparison sees.
     assert resolve(()).store == config_of_toml("", where="f").store == StoreOptions()
 
 
