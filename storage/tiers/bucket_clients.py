@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextvars import Context
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, TypeVarTuple
@@ -55,6 +55,7 @@ class S3Writer:
     options: StoreOptions
     is_aws: bool
     """Whether the endpoint is Amazon's own."""
+    shown: s3_pages.ShownClasses = field(default_factory=s3_pages.ShownClasses, compare=False)
 
     @property
     def endpoint(self) -> str:

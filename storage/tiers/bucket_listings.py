@@ -26,8 +26,11 @@ def s3_pages(requests: S3Requests, prefix: str, *, is_deep: bool) -> Iterator[Pa
     where: dict[str, object] = {"Prefix": prefix}
     if not is_deep:
         where["Delimiter"] = "/"
+    shown = requests.s3.shown
+    shown.listings += 1
     while True:
         page = requests.try_to("list", "lists", "list_objects_v2", **where)
+        shown.note(page[FOUND])
         yield tuple(page[FOUND])
         if not page.get("IsTruncated"):
             return
@@ -52,19 +55,20 @@ def entries_of(listed: Sequence[ObjectMeta], storage_class: str) -> Page:
 
 
 def by_folder(
-    objects: Iterable[ObjectEntry], own: str, folders: set[str], *, staged: bool
+    objects: Iterable[ObjectEntry], own: str, folders: set[str], *, staged: bool | None = None
 ) -> defaultdict[str, tuple[ObjectEntry, ...]]:
     """The objects that are directly in one of the folders, by folder and key.
 
     `own`: the store's prefix, which their keys begin with. `staged`: those that are being written,
-    instead of those that are whole.
+    instead of those that are whole; None: both.
     """
     prefix = f"{own}/" if own else ""
     found: defaultdict[str, list[ObjectEntry]] = defaultdict(list)
     for entry in objects:
         key = entry.key.removeprefix(prefix)
         folder, _, name = key.rpartition("/")
-        if folder in folders and name and is_staged(name) is staged and key != own:
+        is_wanted = staged is None or is_staged(name) is staged
+        if folder in folders and name and is_wanted and key != own:
             found[folder].append(replace(entry, key=key))
     return defaultdict(
         tuple,

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import posixpath
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -252,6 +253,16 @@ class BucketStore:
         """The class that the options name for a tier's objects; empty: none."""
         return "" if self.classes is None else self.options.storage_class or ""
 
+    @property
+    def _class_of_all(self) -> str:
+        return self._named_class if self._clients.s3 is None else ""  # On S3 none was shown.
+
+    @property
+    def _lists_classes(self) -> S3Writer | None:
+        """The client for a listing with classes; None: it is not looked for any."""
+        s3 = self._clients.s3
+        return s3 if s3 is not None and s3.shown.are_of_interest else None
+
     def _each(
         self, folders: Sequence[str], *, staged: bool
     ) -> dict[str, tuple[ObjectEntry, ...] | Exception]:
@@ -275,23 +286,13 @@ class BucketStore:
                 LISTED.add(0)
         return {folder: found[folder] for folder in folders}
 
-    def _uploads(
-        self, s3: S3Writer, folders: Sequence[str]
-    ) -> dict[str, tuple[ObjectEntry, ...]]:
+    def _uploads(self, s3: S3Writer, folders: Sequence[str]) -> Mapping[str, Page]:
         """The multipart uploads of S3 that have not ended, by folder and key, by one listing."""
-        names = {self._prefix(folder): folder for folder in folders}
         shared = posixpath.commonpath(folders)
-        prefix = f"{self._prefix(shared)}/".lstrip("/")
         requests = S3Requests(s3, self.uri(shared), self._counter)
-        found: dict[str, list[ObjectEntry]] = {folder: [] for folder in folders}
-        for upload in unfinished_uploads(requests, prefix, names.keys()):
-            folder, _, name = upload.key.rpartition("/")
-            key = f"{names[folder]}/{name}".lstrip("/")
-            found[names[folder]].append(replace(upload, key=key))
-        return {
-            folder: tuple(sorted(uploads, key=lambda upload: upload.key))
-            for folder, uploads in found.items()
-        }
+        prefix = f"{self._prefix(shared)}/".lstrip("/")
+        uploads = unfinished_uploads(requests, prefix, {*map(self._prefix, folders)})
+        return by_folder(uploads, self.path, {*folders})
 
     def _below(self, folder: str) -> Iterator[ObjectEntry]:
         """All objects below a folder, at any depth."""
@@ -300,15 +301,15 @@ class BucketStore:
             yield from page
 
     def _pages_below(self, folder: str) -> Iterator[Page]:
-        if self._clients.s3 is not None:
-            yield from self._s3_pages(self._clients.s3, folder, is_deep=True)
+        if (s3 := self._lists_classes) is not None:
+            yield from self._s3_pages(s3, folder, is_deep=True)
             return
         found = 0
         with self._translated(folder, "list"):
             prefix = self._prefix(folder) or None
             for page in obstore.list(self._clients.store, prefix, chunk_size=_PAGE_KEYS_USUAL):
                 found += len(page)
-                yield entries_of(page, self._named_class)
+                yield entries_of(page, self._class_of_all)
         self._count_pages(found)
 
     def _s3_pages(self, s3: S3Writer, folder: str, *, is_deep: bool) -> Iterator[Page]:
@@ -317,10 +318,9 @@ class BucketStore:
 
     def _entries_in(self, folder: str) -> Page:
         """The objects directly in a folder."""
-        if self._clients.s3 is None:
-            return entries_of(self._in_folder(folder)[0], self._named_class)
-        pages = self._s3_pages(self._clients.s3, folder, is_deep=False)
-        return tuple(entry for page in pages for entry in page)
+        if (s3 := self._lists_classes) is None:
+            return entries_of(self._in_folder(folder)[0], self._class_of_all)
+        return tuple(chain.from_iterable(self._s3_pages(s3, folder, is_deep=False)))
 
     def _in_folder(self, folder: str) -> tuple[Sequence[ObjectMeta], Sequence[str]]:
         """The objects and the folders directly in a folder."""

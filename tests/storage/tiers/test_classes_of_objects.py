@@ -23,6 +23,7 @@ from tests.storage.s3_proxy import RESET, error, proxied
 from tests.storage.tiers.azure_tiers import azure_tiers
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.storage.tiers.bucket_store import BucketStore
+from tierfold.storage.tiers.s3_pages import LISTINGS_LOOKED_AT
 from tierfold.storage.tiers.store_options import StoreOptions
 
 PART: Final = 5 * MIB
@@ -141,3 +142,18 @@ def test_versitygw_takes_a_class_and_answers_the_usual_one(identity: None) -> No
     store.in_classes((("log", "STANDARD_IA"),)).create("f/a.log", b"x")
     (entry,) = store.list("f")
     assert entry.storage_class == ""
+
+
+@pytest.mark.parametrize("shows_one", [False, True])
+def test_only_the_first_listings_look_for_classes(identity: None, *, shows_one: bool) -> None:
+    usual = BucketStore("s3", new_bucket(moto()), "p", StoreOptions(endpoint=moto(), retries=1))
+    rare = usual.in_classes((("log", "STANDARD_IA"),))
+    if shows_one:
+        rare.create("f/1.log", b"x")
+    usual.create("f/2.log", b"x")
+    for _ in range(LISTINGS_LOOKED_AT):
+        assert len([*usual.list("f")]) == 1 + shows_one
+    rare.create("f/3.log", b"x")
+    shown = {entry.key: entry.storage_class for entry in usual.list("f")}
+    assert shown["f/3.log"] == ("STANDARD_IA" if shows_one else "")
+    assert shown["f/2.log"] == ""
