@@ -240,12 +240,8 @@ def _planned(partition: PartitionPlan) -> PartitionReport:
             notes=choice.notes,
         )
     if isinstance(choice, Rest):
-        return PartitionReport(
-            key=partition.key,
-            outcome=NOTHING_TO_DO,
-            reason=choice.detail,
-            notes=choice.notes,
-        )
+        nothing = PartitionReport(key=partition.key, outcome=NOTHING_TO_DO, reason=choice.detail)
+        return replace(nothing, notes=choice.notes)
     return PartitionReport(
         key=partition.key, outcome=REFUSED, reason=choice.sentence, refusals=choice.parts
     )
@@ -277,14 +273,8 @@ def _superseded(
 
 def failure_report(planned: PartitionReport, reason: str) -> PartitionReport:
     """Report a partition that stopped before the commit, without results."""
-    return replace(
-        planned,
-        outcome=FAILED,
-        reason=reason,
-        segments_out=planned.segments_in,
-        bytes_out=0,
-        early_deletion_usd=0.0,
-    )
+    unchanged = replace(planned, segments_out=planned.segments_in, bytes_out=0)
+    return replace(unchanged, outcome=FAILED, reason=reason, early_deletion_usd=0.0)
 
 
 def outcome_report(planned: PartitionReport, outcome: Outcome) -> PartitionReport:
