@@ -6,10 +6,12 @@ if the tier or the catalog cannot be read. An error in one partition is in the r
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Unpack
 
 from tierfold.compaction.brokers.cluster_view import ClusterView
+from tierfold.compaction.model.errors import BadSettings
 from tierfold.jobs.api.cluster_remarks import setup_warnings
 from tierfold.jobs.api.failures import checked
 from tierfold.jobs.api.keywords import (
@@ -22,8 +24,9 @@ from tierfold.jobs.api.keywords import (
 from tierfold.jobs.api.opening import cluster_alone, opened, settings_of
 from tierfold.jobs.context.request_prices import storage_price
 from tierfold.jobs.pipeline.left_unpublished import publishing_warnings
+from tierfold.jobs.pipeline.partition_report import PartitionReport
 from tierfold.jobs.reports.doctor_report import DoctorResult
-from tierfold.jobs.reports.estimate_report import prices_of
+from tierfold.jobs.reports.estimate_report import Prices, prices_of
 from tierfold.jobs.reports.explained_plan import ExplainResult
 from tierfold.jobs.reports.history_report import HistoryResult
 from tierfold.jobs.reports.plan_report import PlanResult
@@ -98,15 +101,25 @@ def status(tier: str | Path | None = None, **given: Unpack[ReplayKeywords]) -> S
 
 
 @takes(DoctorKeywords)
-def doctor(tier: str | Path | None = None, **given: Unpack[DoctorKeywords]) -> DoctorResult:
+def doctor(
+    tier: str | Path | None = None, *, estimate: bool = False, **given: Unpack[DoctorKeywords]
+) -> DoctorResult:
     """Return what is wrong with a tier and its cluster: what loses data, what leaks, what hinders.
 
     Without `tier`, what brokers alone can say; without brokers, what the listing and the catalog
-    can.
+    can. `estimate`: read a small sample of the log, too, and say how many bytes compaction would
+    probably save; a topic without a `cleanup.policy` counts as one that is to be compacted.
 
     >>> tierfold.doctor("/mnt/tier", bootstrap_server="broker-1:9092").findings
     """
+    planned: Sequence[PartitionReport] | None = None
     if tier is None:
+        if estimate:
+            raise BadSettings(
+                "an estimate reads logs, and no tier is named",
+                where="--estimate",
+                remedy="Name the tier's folder or URI.",
+            )
         asked, settings = cluster_alone(given), settings_of(given)
         found = doctor_verb.doctor_of_cluster(
             asked.cluster, settings, asked.scope, asked.progress, asked.began_ms
@@ -115,12 +128,16 @@ def doctor(tier: str | Path | None = None, **given: Unpack[DoctorKeywords]) -> D
     else:
         tools = opened(tier, given, asks_brokers=True)
         found = doctor_verb.doctor(tools.context, tools.settings, tools.scope)
+        if estimate:
+            verb = (tools.context, tools.settings.if_compacted(), tools.scope)
+            planned = plan_verb.plan_with_estimates(*verb)
         view, about, scheme = tools.context.cluster_view, tools.about(), tools.context.scheme
     result = DoctorResult(
         partitions=found.partitions,
         examination=found,
-        price=storage_price(scheme, given.get("storage_price")),
+        prices=Prices(scheme=scheme, storage=storage_price(scheme, given.get("storage_price"))),
         cluster=view,
+        planned=planned,
         **about,
     )
     return checked(result, given)

@@ -167,6 +167,11 @@ def status_verb(output: Output, **given: Any) -> None:
     metavar="USD",
     help="Per GiB and month. Default: list price of the store; of a folder, of S3 Standard.",
 )
+@click.option(
+    "--estimate",
+    is_flag=True,
+    help="Also read a small sample of each log, and say what compaction would probably save.",
+)
 def doctor_verb(output: Output, **given: Any) -> None:
     """Say what is wrong with a tier and its cluster: what loses data, leaks or hinders.
 
@@ -177,6 +182,7 @@ def doctor_verb(output: Output, **given: Any) -> None:
     Examples:
       tierfold doctor /mnt/tier --bootstrap-server broker-1:9092
       tierfold doctor --bootstrap-server broker-1:9092 --topic 'orders.*'
+      tierfold doctor /mnt/tier --estimate
       tierfold doctor /mnt/tier --json
     """
     from tierfold.jobs.api.reading import doctor

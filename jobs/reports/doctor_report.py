@@ -18,8 +18,9 @@ from tierfold.compaction.model.redaction import printable
 from tierfold.compaction.model.wording import counted, spaced
 from tierfold.jobs.context.request_prices import StoragePrice
 from tierfold.jobs.context.timestamps import timestamp_text
-from tierfold.jobs.pipeline.partition_report import FAILED
+from tierfold.jobs.pipeline.partition_report import FAILED, PartitionReport
 from tierfold.jobs.reports.broker_report import cluster_entry
+from tierfold.jobs.reports.estimate_report import Prices, print_estimate, total_entry
 from tierfold.jobs.reports.refusals_report import in_short
 from tierfold.jobs.reports.result import Result, concluded, fields
 from tierfold.jobs.reports.tables import ROWS_MAX, Column, print_omitted, print_rows
@@ -40,10 +41,12 @@ class DoctorResult(Result[PartitionHealth]):
     """What is wrong with a tier, its catalog and its cluster."""
 
     examination: Examination
-    price: StoragePrice
+    prices: Prices
     """What it costs to keep bytes."""
     cluster: ClusterView | None = None
     """The cluster whose brokers were asked; None: none was."""
+    planned: Sequence[PartitionReport] | None = None
+    """What compaction would do, with estimates; None: they were not asked for."""
 
     verb = "doctor"
 
@@ -91,7 +94,14 @@ class DoctorResult(Result[PartitionHealth]):
                 **asdict(self.cluster.metadata_size),
                 "records_a_day": self.cluster.metadata_size.records_a_day,
             }
+        if self.planned is not None:
+            found["estimate"] = total_entry(self.planned, self.prices)
         return found
+
+    @property
+    def price(self) -> StoragePrice:
+        """What it costs to keep bytes."""
+        return self.prices.storage
 
     def print_tables(self, console: Console, _view: View = ALL) -> None:
         """See `Result`."""
@@ -106,6 +116,8 @@ class DoctorResult(Result[PartitionHealth]):
             print_omitted(console, len(groups) - ROWS_MAX)
         if self.examination.diagnosis.topics:
             print_rows(console, "topics", _COLUMNS, self.examination.diagnosis.topics)
+        if self.planned is not None:
+            print_estimate(console, self.planned, self.prices)
         for line in self._foot():
             console.print(Text(line, style="dim"), soft_wrap=True)
 

@@ -153,6 +153,11 @@ class Settings:
         found = {name: cluster_layers(name, configs, brokers) for name, configs in topics.items()}
         return replace(self, of_topics=found)
 
+    def if_compacted(self) -> Settings:
+        """Return these settings as if topics without a `cleanup.policy` were to be compacted."""
+        compact = SettingValue(value=frozenset({"compact"}), source="supposed")
+        return replace(self, defaults={**self.defaults, "cleanup_policy": compact})
+
     def rules_for(self, topic: str) -> Rules:
         """Return the effective settings of one topic.
 

@@ -26,7 +26,6 @@ from tierfold.compaction.model.rules import DAY_MS
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.skipping.probe_counts import ProbeCounts
 from tierfold.compaction.verification.comparison import SecondOpinion
-from tierfold.jobs.context.request_prices import storage_price
 from tierfold.jobs.pipeline.partition_report import (
     COMPACTED,
     FAILED,
@@ -37,6 +36,7 @@ from tierfold.jobs.pipeline.partition_report import (
     planned_report,
 )
 from tierfold.jobs.reports.doctor_report import DoctorResult
+from tierfold.jobs.reports.estimate_report import prices_of
 from tierfold.jobs.reports.plan_report import PlanResult
 from tierfold.jobs.reports.result import Result
 from tierfold.jobs.reports.tables import ROWS_MAX
@@ -140,7 +140,7 @@ def _doctor(*examined: Examined, records: int = 9_000, **settings: str) -> Resul
         tier="/tier",
         partitions=found.partitions,
         examination=found,
-        price=storage_price("", None),
+        prices=prices_of(""),
         cluster=look,
     )
 

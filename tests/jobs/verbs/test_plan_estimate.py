@@ -199,3 +199,16 @@ def test_a_batch_that_claims_too_many_bytes_stops_the_estimate(tmp_path: Path) -
     log.write_bytes(content)
     ran = tierfold("plan", tier, *ALWAYS, "--estimate", "--json")
     assert "whole batches take" in ran.entry["estimate"]["reason"]
+
+
+def test_doctor_estimates_what_has_no_policy_and_nothing_of_an_event_log(tmp_path: Path) -> None:
+    tier = sample_copy(tmp_path / "tier")
+    planned = tierfold("plan", tier, *COMPACT, "--estimate", "--json").document["estimate"]
+    command = ("doctor", tier, "--estimate")
+    examined = tierfold(*command, "--json")
+    assert (examined.code, examined.document["estimate"]) == (0, planned)
+    assert "A run is worth it" in tierfold(*command).stdout
+    event_log = tierfold(*command, "--set", "cleanup.policy=delete", "--json")
+    assert event_log.document["estimate"]["partitions"] == 0
+    assert "estimate" not in tierfold("doctor", tier, "--json").document
+    tierfold("doctor", "--estimate").refuses("no tier is named")
