@@ -30,6 +30,7 @@ from tierfold.compaction.model.segment_ids import is_own_id
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionState, Segment
 from tierfold.compaction.model.wording import duration
 from tierfold.compaction.publishing.look import PUBLISHING_GRACE_MS
+from tierfold.compaction.publishing.ranges import range_of
 
 ADOPTED_FOR: Final = frozenset(
     {
@@ -70,6 +71,24 @@ def half_sent(brokers: BrokerPartition) -> tuple[BrokerSegment, ...]:
     """The segments of runs that died between their first and their second send."""
     started = brokers.view.in_state(SegmentState.COPY_STARTED)
     return tuple(segment for segment in started if is_own_id(segment.added.segment_id))
+
+
+def overtaken(brokers: BrokerPartition) -> frozenset[str]:
+    """Ids of those of `half_sent` over whose offsets brokers have finished a segment since.
+
+    Another run replaced what its run would have, or a `rebuild` began all that has objects, also
+    what had been replaced, and then finished what is live. A broker that has not restarted knows
+    such a segment as deleted, and would never read it again.
+    """
+    done = brokers.view.in_state(SegmentState.COPY_FINISHED)
+    return frozenset(
+        one.added.segment_id
+        for one in half_sent(brokers)
+        if any(
+            other.since_ms >= one.since_ms and range_of(other.added).overlaps(range_of(one.added))
+            for other in done
+        )
+    )
 
 
 def half_sent_refusal(

@@ -11,6 +11,7 @@ from tierfold.compaction.commits.adoption import (
     adoption,
     half_sent,
     half_sent_refusal,
+    overtaken,
     usable,
     within_log,
 )
@@ -134,8 +135,11 @@ def _without_left_alone(known: KnownPartition, brokers: BrokerPartition) -> List
 def _sent(
     context: RunContext, bare: PartitionFacts, brokers: BrokerPartition
 ) -> tuple[Candidate, ...]:
-    """Return what is known of the whole ones of `half_sent`; raises TierfoldError."""
-    ids = {segment.added.segment_id for segment in half_sent(brokers)}
+    """Return what is known of the whole ones of `half_sent` that nothing has overtaken.
+
+    Raises TierfoldError.
+    """
+    ids = {segment.added.segment_id for segment in half_sent(brokers)} - overtaken(brokers)
     unread = [
         segment
         for segment in bare.classified.unknown

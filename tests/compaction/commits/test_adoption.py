@@ -26,6 +26,7 @@ from tierfold.compaction.commits.adoption import (
     adoption,
     half_sent,
     half_sent_refusal,
+    overtaken,
     usable,
     within_log,
 )
@@ -120,6 +121,17 @@ def test_a_half_sent_segment_takes_the_place_of_its_sources() -> None:
     more = brokers_have([*events, *uploaded("20-29", 20, 29)])
     kept = usable([FIRST, SECOND, beyond], [ours(BOTH)], more, RUN)
     assert ids(kept) == [beyond.segment_id, OURS]
+
+
+def test_what_was_finished_since_overtakes_a_half_sent_segment() -> None:
+    """After a rebuild what had been replaced is begun, too; with seed 46 it became live again."""
+    sources = [*uploaded("0-9", 0, 9), *uploaded("10-19", 10, 19)]
+    assert overtaken(brokers_have([*sources, *SENT])) == set()
+    beyond = uploaded("20-29", 20, 29)
+    assert overtaken(brokers_have([*sources, *SENT, *beyond])) == set()
+    finished_since = updated("10-19", FINISHED)
+    rebuilt = [added("0-9", 0, 9), added("10-19", 10, 19), *SENT, finished_since]
+    assert overtaken(brokers_have(rebuilt)) == {OURS}
 
 
 def test_of_half_sent_segments_that_overlap_the_larger_is_taken() -> None:
