@@ -320,13 +320,12 @@ def earliest_due_ms(batches: BatchColumns, retention: Retention, rules: RoundRul
     return int(horizons_ms.min()) if len(horizons_ms) else None
 
 
-def earliest_kept_ms(
-    batches: BatchColumns, retention: Retention, rules: RoundRules
-) -> int | None:
-    """The earliest last timestamp of a producer for which a batch without records stays.
+def latest_kept_ms(batches: BatchColumns, retention: Retention, rules: RoundRules) -> int | None:
+    """The latest last timestamp of a producer for which a batch without records stays.
 
-    None: there is none. Once that producer expires, the batch may go. One that also ends the remote
-    range stays anyway, and a producer with an open transaction does not expire.
+    None: there is none. Once that producer expires, all of these batches may go, in one rewrite.
+    One that also ends the remote range stays anyway, and a producer with an open transaction does
+    not expire.
     """
     is_kept = retention.record == KEPT
     kept = np.bincount(batches.record_batch[is_kept], minlength=len(batches.last_offset))
@@ -334,7 +333,7 @@ def earliest_kept_ms(
     waits &= _is_last_of_producer(batches, rules)
     is_of_one = np.isin(rules.producer_times[:, 0], batches.producer_id[waits])
     times_ms = rules.producer_times[is_of_one, 1]
-    return int(times_ms.min()) if len(times_ms) else None
+    return int(times_ms.max()) if len(times_ms) else None
 
 
 def is_emptied(

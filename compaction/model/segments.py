@@ -82,8 +82,8 @@ class Segment:
     stored_indexes_bytes: int | None = None
     """Bytes of the one object with all its indexes; None: each is an object of its own."""
     kept_for_producer_ms: int | None = None
-    """The earliest last timestamp of a producer for which a batch without records stays in it,
-    until that producer expires; None: there is none, or a broker wrote the segment."""
+    """The latest last timestamp of a producer for which a batch without records stays in it, until
+    that producer expires; None: there is none, or a broker wrote the segment."""
     records_max_timestamp_ms: int | None = None
     """The largest timestamp of its records, control records included, without batches that are
     empty; −1: it has none. None: it is not known, and `max_timestamp_ms` counts."""

@@ -50,8 +50,8 @@ def _rest(
     saves = wait_ms * sum((one.free_usd_per_ms for one in fees), Fraction(0))
     if costs <= saves:
         return None
-    classes = sorted({(one.storage_class, one.minimum_days) for one in young})
-    named = ", ".join(f"{name} {days} d" for name, days in classes)
+    classes = sorted({(one.storage_class, one.minimum_days) for one in young if one.minimum_days})
+    named = ", ".join(f"{name} {days} d" for name, days in classes) or "of some of their objects"
     return Rest(
         reason=RestReason.EARLY_DELETION,
         detail=f"a rewrite now costs {dollars(costs)} for deleting objects before the minimum"

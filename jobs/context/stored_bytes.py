@@ -23,6 +23,7 @@ class StoredBytes:
         self._by_class.clear()
         for listing in listings:
             if isinstance(listing, Exception):
+                self._by_class.clear()
                 return
             total += sum(segment.size_bytes for segment in listing)
             for segment in listing:

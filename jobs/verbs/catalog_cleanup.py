@@ -30,9 +30,9 @@ def catalog_cleaned(context: RunContext, *, is_dry_run: bool = False) -> int:
             gone = context.catalog.clean_up(is_dry_run=is_dry_run)
             runs = RunsTable(context.catalog_uri, context.catalog_options)
             gone += runs.clean_up(is_dry_run=is_dry_run)
+            gone += _indexes_forgotten(context, is_dry_run=is_dry_run)
             discovered = DiscoveredTable(context.catalog_uri, context.catalog_options)
             gone += discovered.clean_up(is_dry_run=is_dry_run)
-            gone += _indexes_forgotten(context, is_dry_run=is_dry_run)
         except TierfoldError as error:
             _log.warning("The catalog's old files could not be deleted: %s", error)
     return gone

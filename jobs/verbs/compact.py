@@ -6,6 +6,7 @@ Also a script for spark-submit: `spark-submit --master local[2,4] jobs/compact_j
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -78,9 +79,10 @@ def compact(
 
 def _remember(context: RunContext, plans: Sequence[PartitionPlan]) -> None:
     """Keep what was read of the partitions that rest; as `record_run`, it creates no catalog."""
-    if context.memory is not None and context.catalog.exists():
-        resting = [plan.key for plan in plans if is_at_rest(plan)]
-        context.memory.save([plan.key for plan in plans], resting)
+    with suppress(TierfoldError):  # Then the next run reads them again.
+        if context.memory is not None and context.catalog.exists():
+            resting = [plan.key for plan in plans if is_at_rest(plan)]
+            context.memory.save([plan.key for plan in plans], resting)
 
 
 def _published(

@@ -59,9 +59,10 @@ def _estimate(
     bound: SampleBound,
     pool: ThreadPoolExecutor,
 ) -> Estimate | NotEstimated:
-    unit_bytes = context.tier.access(
-        address_of(plan.key, sources.segments[0]), Part.LOG
-    ).unit_bytes
+    access = context.tier.access(address_of(plan.key, sources.segments[0]), Part.LOG)
+    if access.is_in_order:
+        return NotEstimated(reason="its logs are stored in chunks too large to be read in part")
+    unit_bytes = access.unit_bytes
     planned = planned_sample(sources, bound, unit_bytes)
     indexes = [] if planned.has_all else _indexes(context, plan, sources)
     if indexes:

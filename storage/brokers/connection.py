@@ -65,9 +65,14 @@ class Connection:
             self.admin = AdminClient(self.options({}), logger=self.logger)
         except KafkaException as error:
             raise _refused_settings(error) from None
-        answer = self.answer(self.admin.describe_cluster(request_timeout=self.timeout_s))
-        if isinstance(answer, KafkaError):
-            raise self.refusal(answer)
+        try:
+            answer = self.answer(self.admin.describe_cluster(request_timeout=self.timeout_s))
+            if isinstance(answer, KafkaError):
+                raise self.refusal(answer)
+        except BaseException:
+            # Garbage that is collected in a thread of the client itself aborts the process.
+            self.admin.__exit__(None, None, None)
+            raise
         self._is_connected = True
         self._reported.clear()  # Of brokers whose place another took.
         self.cluster_id: str = answer.cluster_id or ""

@@ -13,6 +13,8 @@ from tierfold.storage.kafka.checksums import crc32c
 
 _LENGTH_AT: Final = 8
 _MAGIC_AT: Final = 16
+_STEP: Final = 2**16
+"""Places that are looked at together: each takes 16 bytes."""
 
 
 def first_batch(log: NDArray[np.uint8], offsets: OffsetSpan) -> int | None:
@@ -27,12 +29,15 @@ def first_batch(log: NDArray[np.uint8], offsets: OffsetSpan) -> int | None:
     data = np.ascontiguousarray(log)
     base = np.ndarray((count,), ">i8", data, strides=(1,))
     length = np.ndarray((count,), ">i4", data, _LENGTH_AT, strides=(1,))
-    ends = np.arange(count) + LOG_OVERHEAD_BYTES + length.astype(np.int64)
-    fits = (length >= BATCH_HEADER_BYTES - LOG_OVERHEAD_BYTES) & (ends <= len(data))
-    is_within = (base >= offsets.start) & (base < offsets.end)
-    may_be = fits & is_within & (data[_MAGIC_AT : _MAGIC_AT + count] == MAGIC)
-    for at in np.flatnonzero(may_be).tolist():
-        (claimed,) = CRC.unpack_from(data.data, at + CRC_AT)
-        if crc32c(data[at : ends[at]]) == claimed:
-            return int(at)
+    for first in range(0, count, _STEP):
+        last = min(first + _STEP, count)
+        bases, lengths = base[first:last], length[first:last]
+        ends = np.arange(first, last) + LOG_OVERHEAD_BYTES + lengths.astype(np.int64)
+        fits = (lengths >= BATCH_HEADER_BYTES - LOG_OVERHEAD_BYTES) & (ends <= len(data))
+        is_within = (bases >= offsets.start) & (bases < offsets.end)
+        may_be = fits & is_within & (data[_MAGIC_AT + first : _MAGIC_AT + last] == MAGIC)
+        for at in np.flatnonzero(may_be).tolist():
+            (claimed,) = CRC.unpack_from(data.data, first + at + CRC_AT)
+            if crc32c(data[first + at : ends[at]]) == claimed:
+                return int(first + at)
     return None

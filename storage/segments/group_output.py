@@ -95,7 +95,8 @@ class GroupOutput:
     ) -> None:
         """Take what the key index needs of a window, its earliest delete horizon, and `kept_ms`."""
         self.due_ms = _earlier(self.due_ms, due_ms)
-        self._kept_ms = _earlier(self._kept_ms, kept_ms)
+        if kept_ms is not None:
+            self._kept_ms = kept_ms if self._kept_ms is None else max(self._kept_ms, kept_ms)
         if self._task.fpp is not None:
             self._indexing.add(window)
 

@@ -155,6 +155,7 @@ class KeyIndexing:
 
     def __init__(self) -> None:
         self._windows: list[IndexedWindow] = []
+        self._records = 0
         self._is_possible = True
 
     @property
@@ -164,7 +165,8 @@ class KeyIndexing:
 
     def add(self, window: IndexedWindow | None) -> None:
         """Take the next window; None: the segment gets no index."""
-        if window is None:
+        self._records += 0 if window is None else window.records
+        if window is None or self._records > RECORDS_MAX:
             self._is_possible = False
             self._windows.clear()
         elif self._is_possible:
@@ -177,8 +179,7 @@ class KeyIndexing:
         large a share of it: of many small transactional batches, or of records that compress to a
         few bytes each. `fpp`: as in `bloom_filter`.
         """
-        records = sum(window.records for window in self._windows)
-        if not self._windows or records > RECORDS_MAX:
+        if not self._windows:
             return None
         windows, self._windows = self._windows, []
         watched = joined_watched([window.watched for window in windows])
@@ -193,7 +194,7 @@ class KeyIndexing:
             size_bytes=segment.size_bytes,
             first_offset=windows[0].first_offset,
             last_offset=windows[-1].last_offset,
-            records=records,
+            records=self._records,
             record_bytes=sum(window.record_bytes for window in windows),
             tombstones_due_ms=int(dated_ms.min()) if len(dated_ms) else None,
             has_undated_tombstones=len(dated_ms) < len(horizons_ms),

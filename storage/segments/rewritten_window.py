@@ -25,7 +25,7 @@ from tierfold.compaction.cleaning.record_retention import (
     Retention,
     decide_retention,
     earliest_due_ms,
-    earliest_kept_ms,
+    latest_kept_ms,
     legacy_tombstones_go,
 )
 from tierfold.compaction.cleaning.rounds import GroupTask
@@ -132,7 +132,7 @@ class _Source(NamedTuple):
 def _retention(
     source: _Source, records: Records, bits: NDArray[np.uint8]
 ) -> tuple[Retention, int | None, int | None]:
-    """What is kept of a window, `earliest_due_ms` and `earliest_kept_ms`; raises CorruptLog."""
+    """What is kept of a window, `earliest_due_ms` and `latest_kept_ms`; raises CorruptLog."""
     task, segment, window, types = source
     heads = window.heads
     aborted, _ = is_aborted_in(heads, types, task.aborted)
@@ -160,4 +160,4 @@ def _retention(
     is_read = retention.batch != BatchRetention.DROP
     window.refuse_large(records, is_read, task.record_bytes_max)
     due_ms = earliest_due_ms(columns, retention, task.rules)
-    return retention, due_ms, earliest_kept_ms(columns, retention, task.rules)
+    return retention, due_ms, latest_kept_ms(columns, retention, task.rules)

@@ -55,12 +55,9 @@ class S3Writer:
     options: StoreOptions
     is_aws: bool
     """Whether the endpoint is Amazon's own."""
+    endpoint: str = ""
+    """The URL that is asked; empty: Amazon's own."""
     shown: s3_pages.ShownClasses = field(default_factory=s3_pages.ShownClasses, compare=False)
-
-    @property
-    def endpoint(self) -> str:
-        """The URL that is asked; empty: Amazon's own."""
-        return "" if self.is_aws else str(self.client.meta.endpoint_url)
 
     @property
     def common(self) -> dict[str, object]:
@@ -287,7 +284,8 @@ def _s3_clients(bucket: str, options: StoreOptions) -> BucketClients:
         retry_config=retry_config(options),
         credential_provider=Boto3CredentialProvider(session, ttl=_CREDENTIALS_TTL),
     )
-    writer = S3Writer(boto, bucket, options, endpoint.is_aws)
+    asked = "" if endpoint.is_aws else endpoint.url
+    writer = S3Writer(boto, bucket, options, endpoint.is_aws, asked)
     return BucketClients(store, writer, writer.endpoint)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from tierfold.storage.tiers.object_store import ObjectEntry, is_staged
 from tierfold.storage.tiers.s3_objects import S3Requests
 from tierfold.storage.tiers.s3_pages import FOUND
+from tierfold.storage.tiers.store_errors import Cause, Failure, unreadable
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
@@ -27,12 +28,14 @@ def s3_pages(requests: S3Requests, prefix: str, *, is_deep: bool) -> Iterator[Pa
     if not is_deep:
         where["Delimiter"] = "/"
     shown = requests.s3.shown
-    shown.listings += 1
     while True:
         page = requests.try_to("list", "lists", "list_objects_v2", **where)
+        if FOUND not in page or (page.get("IsTruncated") and "NextContinuationToken" not in page):
+            raise unreadable(Failure(Cause.CUT), requests.where, "list", requests.s3.endpoint)
         shown.note(page[FOUND])
         yield tuple(page[FOUND])
         if not page.get("IsTruncated"):
+            shown.listings += 1  # Those that have begun meanwhile show classes, too.
             return
         where["ContinuationToken"] = page["NextContinuationToken"]
 

@@ -49,6 +49,7 @@ from tierfold.storage.tiers.s3_uploads import (
     new_s3_object,
     unfinished_uploads,
 )
+from tierfold.storage.tiers.storage_class_names import class_by_suffix
 from tierfold.storage.tiers.store_errors import (
     Cause,
     Failure,
@@ -242,7 +243,7 @@ class BucketStore:
 
     def _new_object(self, key: str) -> S3Object | CopiedObject:
         name, where, clients = self._name(key), self.uri(key), self._clients
-        of_class = self._named_class or dict(self.classes or ()).get(key.rpartition(".")[2], "")
+        of_class = self._named_class or class_by_suffix(self.scheme, self.classes, key)
         if clients.s3 is not None:
             return S3Object(S3Requests(clients.s3, where, self._counter), name, of_class)
         part_bytes = self.options.part_bytes
@@ -260,7 +261,7 @@ class BucketStore:
     @property
     def _lists_classes(self) -> S3Writer | None:
         """The client for a listing with classes; None: it is not looked for any."""
-        s3 = self._clients.s3
+        s3 = None if self.classes is None else self._clients.s3  # Only a tier's are of interest.
         return s3 if s3 is not None and s3.shown.are_of_interest else None
 
     def _each(

@@ -59,6 +59,8 @@ def _taken_out(
         page = ET.fromstring(response_dict["body"])
     except ET.ParseError:
         return  # boto3 says so.
+    if not page.tag.endswith("ListBucketResult"):
+        return
     space = page.tag.partition("}")[0] + "}" if page.tag.startswith("{") else ""
     is_encoded = page.findtext(f"{space}EncodingType") == "url"
     customized_response_dict[FOUND] = [

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from tierfold.storage.tiers.object_store import ObjectClasses
+
 CLASSES: Final[Mapping[str, tuple[str, ...]]] = {
     "s3": (
         "STANDARD", "STANDARD_IA", "ONEZONE_IA", "INTELLIGENT_TIERING", "GLACIER_IR",
@@ -20,6 +22,15 @@ CLASSES: Final[Mapping[str, tuple[str, ...]]] = {
 }  # fmt: skip
 
 _ARCHIVES: Final = {"GLACIER", "DEEP_ARCHIVE", "Archive"}
+
+
+def class_by_suffix(scheme: str, classes: ObjectClasses | None, key: str) -> str:
+    """The class of a new object by its suffix; empty: the usual one.
+
+    A listing of S3 may show a name in which nothing can be written, such as those of MinIO's tiers.
+    """
+    found = dict(classes or ()).get(key.rpartition(".")[2], "")
+    return found if scheme != "s3" or found in CLASSES["s3"] else ""
 
 
 def allowed(scheme: str, name: str) -> str:

@@ -15,7 +15,7 @@ from tierfold.compaction.cleaning.record_retention import (
     Retention,
     RoundRules,
     decide_retention,
-    earliest_kept_ms,
+    latest_kept_ms,
     producer_pairs,
     producer_times,
 )
@@ -111,17 +111,19 @@ def written(log: list[ABatch], retention: Retention) -> list[ABatch]:
 
 
 @given(log=logs(), producers=snapshots())
-def test_it_may_go_when_a_pass_at_that_time_would_drop_it(
+def test_they_may_go_when_a_pass_at_that_time_would_drop_them_all(
     log: list[ABatch], producers: list[ProducerEntry]
 ) -> None:
     columns, retention, rules = passed(log, producers, NOW_MS)
     left = written(log, retention)
     times_ms = sorted({entry.last_timestamp_ms + EXPIRATION_MS for entry in producers})
-    drops_at = (
-        time_ms
+    dropped = {
+        time_ms: (passed(left, producers, time_ms)[1].batch == BatchRetention.DROP).tolist()
         for time_ms in times_ms
-        if left and (passed(left, producers, time_ms)[1].batch == BatchRetention.DROP).any()
-    )
-    found = earliest_kept_ms(columns, retention, rules)
+        if left
+    }
+    at_last = dropped[times_ms[-1]] if dropped else []
+    drops_at = (time_ms for time_ms in dropped if any(at_last) and dropped[time_ms] == at_last)
+    found = latest_kept_ms(columns, retention, rules)
     assert (None if found is None else found + EXPIRATION_MS) == next(drops_at, None)
     assert found is None or found + EXPIRATION_MS > NOW_MS

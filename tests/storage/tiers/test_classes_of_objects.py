@@ -24,6 +24,7 @@ from tests.storage.tiers.azure_tiers import azure_tiers
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.storage.tiers.bucket_store import BucketStore
 from tierfold.storage.tiers.s3_pages import LISTINGS_LOOKED_AT
+from tierfold.storage.tiers.storage_class_names import class_by_suffix
 from tierfold.storage.tiers.store_options import StoreOptions
 
 PART: Final = 5 * MIB
@@ -102,7 +103,8 @@ def test_a_name_that_is_taken_is_refused_in_every_class(
 
 
 def test_a_listing_of_s3_has_the_classes(identity: None) -> None:
-    store = BucketStore("s3", new_bucket(moto()), "p", StoreOptions(endpoint=moto()))
+    plain = BucketStore("s3", new_bucket(moto()), "p", StoreOptions(endpoint=moto()))
+    store = plain.in_classes(())
     store.in_classes((("log", "GLACIER_IR"),)).create("f/a.log", b"x")
     store.create("f/b c&.log", b"xy")
     store.create("f/deep/c.log", b"x")
@@ -112,10 +114,12 @@ def test_a_listing_of_s3_has_the_classes(identity: None) -> None:
     assert 0 <= second.modified_ms - first.modified_ms < 60_000
     many = store.list_each([f"f{n}" for n in range(20)] + ["f"])
     assert many["f"] == (first, second)
+    assert {entry.storage_class for entry in plain.list("f")} == {""}  # It is no tier's.
 
 
 def test_a_long_listing_of_s3_has_all_pages(identity: None) -> None:
-    store = BucketStore("s3", new_bucket(moto()), "p", StoreOptions(endpoint=moto()))
+    options = StoreOptions(endpoint=moto())
+    store = BucketStore("s3", new_bucket(moto()), "p", options).in_classes(())
     for number in range(1005):
         s3_client(moto()).put_object(Bucket=store.bucket, Key=f"p/f/{number:04}.log", Body=b"x")
     before = store.requests().lists
@@ -144,9 +148,27 @@ def test_versitygw_takes_a_class_and_answers_the_usual_one(identity: None) -> No
     assert entry.storage_class == ""
 
 
+def test_listings_that_begin_together_all_show_classes(identity: None) -> None:
+    options = StoreOptions(endpoint=moto(), retries=1)
+    usual = BucketStore("s3", new_bucket(moto()), "p", options).in_classes(())
+    rare = usual.in_classes((("log", "STANDARD_IA"),))
+    folders = [f"f{number}/0" for number in range(3 * LISTINGS_LOOKED_AT)]
+    for folder in folders:
+        rare.create(f"{folder}/1.log", b"x")
+    shown = [entry.storage_class for found in usual.list_each(folders).values() for entry in found]
+    assert shown == ["STANDARD_IA"] * len(folders)
+
+
+def test_a_class_that_only_a_store_knows_is_not_written() -> None:
+    classes = (("log", "WARM-TIER"), ("index", "STANDARD_IA"))
+    assert class_by_suffix("s3", classes, "f/1.log") == ""
+    assert class_by_suffix("s3", classes, "f/1.index") == "STANDARD_IA"
+
+
 @pytest.mark.parametrize("shows_one", [False, True])
 def test_only_the_first_listings_look_for_classes(identity: None, *, shows_one: bool) -> None:
-    usual = BucketStore("s3", new_bucket(moto()), "p", StoreOptions(endpoint=moto(), retries=1))
+    options = StoreOptions(endpoint=moto(), retries=1)
+    usual = BucketStore("s3", new_bucket(moto()), "p", options).in_classes(())
     rare = usual.in_classes((("log", "STANDARD_IA"),))
     if shows_one:
         rare.create("f/1.log", b"x")
