@@ -105,11 +105,12 @@ def made_private(folder: Path) -> str:
 
     Returns why it is not private, as a clause; then nothing was made. Empty: it is.
     """
-    missing = [path for path in (folder, *folder.parents) if not path.exists()]
-    reason = foreign_hand(folder)
-    if not reason and folder.exists() and not folder.is_dir():
-        reason = f"{folder} is no folder"
     try:
+        # Within a home that is closed to this user even `exists` raises.
+        missing = [path for path in (folder, *folder.parents) if not path.exists()]
+        reason = foreign_hand(folder)
+        if not reason and folder.exists() and not folder.is_dir():
+            reason = f"{folder} is no folder"
         for path in () if reason else reversed(missing):
             path.mkdir(exist_ok=True)
             path.chmod(stat.S_IRWXU)  # Whatever the umask.

@@ -71,8 +71,9 @@ def refused_by_listing(facts: PartitionFacts) -> Refusal | None:
         return Refusal(
             reason=RefusalReason.PARTIAL_SEGMENT,
             detail="; ".join(f"{segment} lacks {segment.lacking}" for segment in partial),
-            remedy="Run again once the upload is complete, or move the objects of a dead upload out"
-            " of the tier.",
+            remedy="Run again once the upload is complete. If an object was lost, bring it back"
+            " from a backup. Only if the upload died, move its objects out of the tier: the broker"
+            " has uploaded the records again.",
         )
     return None
 

@@ -100,7 +100,7 @@ def policy_warnings(settings: Settings, topics: Iterable[str]) -> tuple[str, ...
         return ()
     return (
         "No topic here has a cleanup.policy, so nothing is compacted. Give it in a settings file,"
-        " under [topics] (--config), or for this run with --set cleanup.policy=compact.",
+        ' under [topics."NAME"] (--config), or for this run with --set cleanup.policy=compact.',
     )
 
 

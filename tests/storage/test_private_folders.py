@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pwd
 import stat
@@ -163,3 +164,16 @@ def test_without_a_private_place_there_is_no_folder(
     monkeypatch.setattr(private_folders, "scratch_parent", lambda: str(home))
     with pytest.raises(PermissionError, match="others may write"):
         private_folder("tierfold-test-")
+
+
+def test_a_home_that_is_closed_to_this_user_is_a_reason(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of `sudo` without `-H`, for example: root is stopped by no mode, so `exists` raises here."""
+
+    def closed(path: Path) -> bool:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "exists", closed)
+    cache = home / "cache"
+    assert made_private(cache) == f"{cache} cannot be made: Permission denied"

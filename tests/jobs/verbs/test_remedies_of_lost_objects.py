@@ -53,8 +53,8 @@ def test_an_upload_ends_or_is_moved_out(tier: Path, tmp_path: Path, is_dead: boo
     log = max(folder_of(tier, KEY).glob("*.log"))
     moved([log.with_suffix(".snapshot")], tmp_path / "later")
     refused = compacted(tier).ends(3, "refused", f"{log.stem[21:]} (start 11) lacks .snapshot")
-    said = "Run again once the upload is complete, or move the objects of a dead upload out of the"
-    assert f"{said} tier." in refused["reason"]
+    said = "Run again once the upload is complete. If an object was lost, bring it back from a"
+    assert f"{said} backup. Only if the upload died, move its objects out" in refused["reason"]
     if is_dead:
         moved(objects_of(log), tmp_path / "kept")
     else:
