@@ -138,7 +138,7 @@ def _lost_by_size(
         severity=Severity.HINDERS if is_unsure else Severity.LOSES_DATA,
         detail=f"retention.bytes is {finite[0]}, and a broker has Kafka {version}: a new leader"
         " deletes segments that are within the limit (KAFKA-20732)",
-        remedy=f"Update the brokers to Kafka 4.3.2, 4.4.0 or newer. Until then: `{command}`.",
+        remedy=f"Until the brokers have Kafka 4.3.2, 4.4.0 or newer: `{command}`.",
         topic=topic,
     )
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.filesize import decimal
 
+from tierfold.compaction.deletion.superseded import Removal
 from tierfold.compaction.estimation.estimate import Estimate, NotEstimated
 from tierfold.compaction.model.wording import counted
 from tierfold.jobs.context.request_prices import StoragePrice, cost_usd, storage_price
@@ -165,6 +166,13 @@ def print_estimate(
     )
     cost = prices.of_run(report for report, _ in due)
     console.print(_whether_worth_it(sum_, cost), soft_wrap=True)
+    if any(part.removal is Removal.KEPT for one, _ in due for part in one.superseded or ()):
+        console.print(
+            "But as set here nothing deletes what a run replaces, so the tier would grow: name its"
+            " brokers, or set tier.binding=detached if none serves it.",
+            style="yellow",
+            soft_wrap=True,
+        )
     missing = [one for one in reports if isinstance(one.estimate, NotEstimated)]
     if missing:
         console.print(f"{counted(len(missing), 'partition')} could not be estimated.")

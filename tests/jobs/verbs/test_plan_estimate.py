@@ -86,6 +86,9 @@ def test_text_json_and_csv_say_the_same(tmp_path: Path) -> None:
     text = tierfold(*command).stdout
     assert "~ 2.8 MB (89–90 %)" in text
     assert "A run is worth it: at least 89 % of what it reads would go." in text
+    grows = "But as set here nothing deletes what a run replaces, so the tier would grow"
+    assert grows in text
+    assert grows not in tierfold(*command, "--set", "tier.binding=detached").stdout
     (row,) = csv.DictReader(io.StringIO(tierfold(*command, "-o", "csv").stdout))
     assert int(row["estimate.saved_bytes"]) == found["saved_bytes"]
     assert float(row["estimate.usd_per_month_low"]) == found["usd_per_month_low"]
