@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from tierfold.storage.tiers.object_store import ObjectEntry, is_staged
 from tierfold.storage.tiers.s3_objects import S3Requests
-from tierfold.storage.tiers.s3_pages import FOUND
+from tierfold.storage.tiers.s3_pages import FOLDERS, FOUND
 from tierfold.storage.tiers.store_errors import Cause, Failure, unreadable
 
 if TYPE_CHECKING:
@@ -32,12 +32,20 @@ def s3_pages(requests: S3Requests, prefix: str, *, is_deep: bool) -> Iterator[Pa
         page = requests.try_to("list", "lists", "list_objects_v2", **where)
         if FOUND not in page or (page.get("IsTruncated") and "NextContinuationToken" not in page):
             raise unreadable(Failure(Cause.CUT), requests.where, "list", requests.s3.endpoint)
+        names = [*(entry.key for entry in page[FOUND]), *page[FOLDERS]]
+        if any(map(_is_strange, names)):
+            raise unreadable(Failure(Cause.BAD_NAME), requests.where, "list")
         shown.note(page[FOUND])
         yield tuple(page[FOUND])
         if not page.get("IsTruncated"):
             shown.listings += 1  # Those that have begun meanwhile show classes, too.
             return
         where["ContinuationToken"] = page["NextContinuationToken"]
+
+
+def _is_strange(key: str) -> bool:
+    """Whether obstore would refuse the name, so that the object could not be read or deleted."""
+    return not key.isprintable() or not {"", ".", ".."}.isdisjoint(key.strip("/").split("/"))
 
 
 def entries_of(listed: Sequence[ObjectMeta], storage_class: str) -> Page:

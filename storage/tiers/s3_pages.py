@@ -18,7 +18,9 @@ from xml.sax.saxutils import escape
 from tierfold.storage.tiers.object_store import USUAL_CLASS, ObjectEntry
 
 FOUND: Final = "TierfoldFound"
-"""The name, in boto3's answer, of what the hook found."""
+"""The name, in boto3's answer, of the objects that the hook found."""
+FOLDERS: Final = "TierfoldFolders"
+"""The same of the prefixes of folders."""
 
 LISTINGS_LOOKED_AT: Final = 8
 """How many listings of a bucket are looked at for classes before it is taken to have none. Keys are
@@ -66,6 +68,10 @@ def _taken_out(
     customized_response_dict[FOUND] = [
         _entry({field.tag.removeprefix(space): field.text or "" for field in found}, is_encoded)
         for found in page.iter(f"{space}Contents")
+    ]
+    customized_response_dict[FOLDERS] = [
+        unquote(found.text or "") if is_encoded else found.text or ""
+        for found in page.iterfind(f"{space}CommonPrefixes/{space}Prefix")
     ]
     kept = "".join(
         f"<{name}>{escape(text)}</{name}>"

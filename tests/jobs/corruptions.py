@@ -123,7 +123,7 @@ DAMAGES: Final = tuple(
         (
             "zero-bytes",
             _cut(".log", 0),
-            (".log", "the log has 0 bytes, but its indexes have entries", "from a backup"),
+            (".log", "the log has 0 bytes, but its indexes have entries", "a backup of"),
             ("has a .log of 0 bytes", *OTHER_SIZE),
         ),
         ("missing-log", _remove(".log"), *_lacks(".log")),

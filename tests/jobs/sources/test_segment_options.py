@@ -100,6 +100,7 @@ def test_the_store_has_the_same_options_as_in_the_settings_file() -> None:
         part_bytes=6 << 20,
         timeout_ms=5,
         retries=0,
+        storage_class="STANDARD_IA",
     )
     options = store_as_options(store)
     assert len(options) == len(fields(StoreOptions))

@@ -54,7 +54,7 @@ def compacted(tier: Path, part: Part, where: str) -> None:
     said = f"the .{part} has more than {PART_BYTES_MAX[part]} bytes, and is not read"
     if part not in INDEXES:
         assert (found.code, bad["outcome"] in {"refused", "failed"}) == (3, True)
-        assert not told(bad["reason"], said, where, "from a backup")
+        assert not told(bad["reason"], said, where, "a backup of")
         return
     assert (found.code, bad["outcome"]) == (0, "compacted")
     assert any(said in note for note in bad["notes"])
