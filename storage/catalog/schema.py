@@ -120,7 +120,7 @@ SEGMENT: Final = _struct(
         "bytes of the object with all indexes; null: each index is an object", nullable=True
     ),
     kept_for_producer_ms=_LONG(
-        "earliest last timestamp of a producer for which an empty batch stays; null: none, or a"
+        "latest last timestamp of a producer for which an empty batch stays; null: none, or a"
         " broker wrote it",
         nullable=True,
     ),

@@ -264,7 +264,7 @@ def test_azure_writes_the_access_tier_of_the_settings(
         '"storage.class" = "Cool"\n'
     )
     say = (store.uri(""), *ALWAYS, "--config", str(config), "--json")
-    # All is taken to be in that tier, as no listing of ours says it; and all is young.
+    # Azure's listing shows no tier, so all objects count as being in that one; and all are young.
     young = ran("plan", *say).entry
     assert young["outcome"] == "nothing_to_do"
     assert "Cool 30 d" in young["reason"]
