@@ -68,9 +68,10 @@ class Round:
         return self.plan.compact
 
     @property
-    def stored(self) -> tuple[ListedSegment, ...]:
-        """See `PartitionView.stored`."""
-        return () if self.plan.view is None else self.plan.view.stored
+    def stored(self) -> dict[str, ListedSegment]:
+        """`PartitionView.stored`, by id."""
+        view = self.plan.view
+        return {} if view is None else {one.segment_id: one for one in view.stored}
 
     @property
     def groups(self) -> tuple[SegmentGroup, ...]:
@@ -268,7 +269,7 @@ def group_tasks(
     `empty`: the numbers of the groups of which nothing is left, and that have no neighbour to merge
     with: each keeps its last batch, emptied, as if the remote range ended there.
     """
-    whole = round_rules(work)
+    whole, stored = round_rules(work), work.stored
     place = {segment.segment_id: i for i, segment in enumerate(work.state.segments)}
     discardable = transaction_status.discardable
     for number, group in wanted.items():
@@ -300,7 +301,7 @@ def group_tasks(
             preceding=work.state.segments[first - 1] if first else None,
             partition_index=work.index,
             segment_index=first,
-            classes=classes_of(work.stored, group.segments),
+            classes=classes_of(stored, group.segments),
         )
 
 

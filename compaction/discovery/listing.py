@@ -18,6 +18,10 @@ TRANSACTION_INDEX_PART: Final = "txnindex"
 INDEXES_PART: Final = "indexes"
 """The suffix of the one object that holds all indexes, in layouts that have it."""
 
+ARCHIVES: Final = frozenset({"GLACIER", "DEEP_ARCHIVE", "Archive"})
+"""Storage classes whose objects must be restored before they can be read: of S3, and Azure's tier.
+Those of Google, and GLACIER_IR, are read at once."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedSegment:

@@ -11,29 +11,24 @@ sizes alone, and the smaller part then pays the price that most of the group pay
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
 
-from tierfold.compaction.discovery.listing import ListedSegment, classify
+from tierfold.compaction.discovery.listing import ARCHIVES, ListedSegment, classify
 from tierfold.compaction.discovery.view import Refusal, RefusalReason
 from tierfold.compaction.model.segments import PartitionState, Segment
 from tierfold.compaction.model.wording import counted
 
-ARCHIVES: Final = frozenset({"GLACIER", "DEEP_ARCHIVE", "Archive"})
-"""Classes whose objects must be restored before they can be read: of S3, and Azure's tier. Those of
-Google, and GLACIER_IR, are read at once."""
-
 
 def classes_of(
-    stored: Sequence[ListedSegment], sources: Iterable[Segment]
+    stored: Mapping[str, ListedSegment], sources: Iterable[Segment]
 ) -> tuple[tuple[str, str], ...]:
     """The class of each kind of object, by suffix, that replaces `sources`; sorted.
 
-    `stored`: `PartitionView.stored`. A kind that is left out has the store's usual class. Of
+    `stored`: `PartitionView.stored`, by id. A kind that is left out has the store's usual class. Of
     sources that the listing lacks, as this run wrote them, the whole partition decides.
     """
-    ids = {source.segment_id for source in sources}
-    among = [one for one in stored if one.segment_id in ids] or stored
+    ids = (source.segment_id for source in sources)
+    among = [stored[one] for one in ids if one in stored] or [*stored.values()]
     return tuple(
         (suffix, storage_class)
         for suffix in sorted({suffix for one in among for suffix, _ in one.classes})

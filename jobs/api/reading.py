@@ -22,11 +22,10 @@ from tierfold.jobs.api.keywords import (
     takes,
 )
 from tierfold.jobs.api.opening import cluster_alone, opened, settings_of
-from tierfold.jobs.context.request_prices import storage_price
 from tierfold.jobs.pipeline.left_unpublished import publishing_warnings
 from tierfold.jobs.pipeline.partition_report import PartitionReport
 from tierfold.jobs.reports.doctor_report import DoctorResult
-from tierfold.jobs.reports.estimate_report import Prices, prices_of
+from tierfold.jobs.reports.estimate_report import prices_of
 from tierfold.jobs.reports.explained_plan import ExplainResult
 from tierfold.jobs.reports.history_report import HistoryResult
 from tierfold.jobs.reports.plan_report import PlanResult
@@ -135,7 +134,7 @@ def doctor(
     result = DoctorResult(
         partitions=found.partitions,
         examination=found,
-        prices=Prices(scheme=scheme, storage=storage_price(scheme, given.get("storage_price"))),
+        prices=prices_of(scheme, given.get("storage_price")),
         cluster=view,
         planned=planned,
         **about,

@@ -40,14 +40,15 @@ def storage_price(scheme: str, given: float | None) -> StoragePrice:
     `given`: US dollars per GiB and month.
     """
     if given is not None:
-        return StoragePrice(usd_per_gib_month=Fraction(str(given)), source="as given")
+        return StoragePrice(usd_per_gib_month=_exact(given), source="as given")
     prices = _prices().get(scheme) or _prices()[_OF_A_FOLDER]
     return StoragePrice(
-        usd_per_gib_month=Fraction(str(prices["storage"])),
+        usd_per_gib_month=_exact(prices["storage"]),
         source=f"{prices['name']}, list price of {read_on()}",
     )
 
 
+@cache
 def class_prices(scheme: str) -> ClassPrices:
     """Return the prices of a store's storage classes; a folder has those of S3."""
     prices = _prices().get(scheme) or _prices()[_OF_A_FOLDER]

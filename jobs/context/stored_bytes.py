@@ -27,9 +27,10 @@ class StoredBytes:
                 return
             total += sum(segment.size_bytes for segment in listing)
             for segment in listing:
-                classes = dict(segment.classes)
-                for suffix, size_bytes in segment.parts:
-                    self._by_class[classes.get(suffix, "")] += size_bytes
+                for suffix, storage_class in segment.classes:
+                    self._by_class[storage_class] += segment.part_bytes(suffix) or 0
+        if usual := total - self._by_class.total():
+            self._by_class[""] = usual
         self.before = total
 
     @property

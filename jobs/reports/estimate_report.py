@@ -54,9 +54,12 @@ class Prices:
         return cost_usd(Requests(gets=gets, puts=puts), self.scheme)
 
 
-def prices_of(scheme: str) -> Prices:
-    """Return the list prices of the store with that scheme; of a folder, those of S3 for bytes."""
-    return Prices(scheme=scheme, storage=storage_price(scheme, None))
+def prices_of(scheme: str, given: float | None = None) -> Prices:
+    """Return the list prices of the store with that scheme; of a folder, those of S3 for bytes.
+
+    `given`: a person's price of storage instead, see `storage_price`.
+    """
+    return Prices(scheme=scheme, storage=storage_price(scheme, given))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,9 +6,8 @@ Nothing depends on it: it may be lost, and what does not parse or has another ve
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -71,16 +70,9 @@ class DiscoveredSegment:
 class DiscoveredTable:
     """The `discovered` table of the catalog at a path or URI, in a folder or an object store."""
 
-    def __init__(
-        self,
-        place: Location | str,
-        options: StoreOptions = ENVIRONMENT,
-        *,
-        open_table: Callable[[str, TableLayout], DeltaFolder] | None = None,
-    ) -> None:
+    def __init__(self, place: Location | str, options: StoreOptions = ENVIRONMENT) -> None:
         layout = TableLayout(schema=DISCOVERED, partition_by=PARTITION_COLUMNS)
-        opened = open_table or partial(DeltaFolder, options=options)
-        self._table = opened(f"{str(place).rstrip('/')}/discovered", layout)
+        self._table = DeltaFolder(f"{str(place).rstrip('/')}/discovered", layout, options=options)
 
     def read(self, now_ms: int) -> tuple[DiscoveredSegment, ...]:
         """All rows that count at `now_ms`; none if the table cannot be read."""

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from tierfold.storage.tiers.object_store import ObjectEntry, is_staged
+from tierfold.storage.tiers.object_store import ObjectEntry, is_staged, is_strange
 from tierfold.storage.tiers.s3_objects import S3Requests
 from tierfold.storage.tiers.s3_pages import FOLDERS, FOUND
-from tierfold.storage.tiers.store_errors import Cause, Failure, unreadable
+from tierfold.storage.tiers.store_errors import Cause, Failure
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
@@ -31,21 +31,16 @@ def s3_pages(requests: S3Requests, prefix: str, *, is_deep: bool) -> Iterator[Pa
     while True:
         page = requests.try_to("list", "lists", "list_objects_v2", **where)
         if FOUND not in page or (page.get("IsTruncated") and "NextContinuationToken" not in page):
-            raise unreadable(Failure(Cause.CUT), requests.where, "list", requests.s3.endpoint)
+            raise requests.unreadable(Failure(Cause.CUT), "list")
         names = [*(entry.key for entry in page[FOUND]), *page[FOLDERS]]
-        if any(map(_is_strange, names)):
-            raise unreadable(Failure(Cause.BAD_NAME), requests.where, "list")
+        if any(is_strange(name.strip("/")) for name in names):
+            raise requests.unreadable(Failure(Cause.BAD_NAME), "list")
         shown.note(page[FOUND])
         yield tuple(page[FOUND])
         if not page.get("IsTruncated"):
             shown.listings += 1  # Those that have begun meanwhile show classes, too.
             return
         where["ContinuationToken"] = page["NextContinuationToken"]
-
-
-def _is_strange(key: str) -> bool:
-    """Whether obstore would refuse the name, so that the object could not be read or deleted."""
-    return not key.isprintable() or not {"", ".", ".."}.isdisjoint(key.strip("/").split("/"))
 
 
 def entries_of(listed: Sequence[ObjectMeta], storage_class: str) -> Page:

@@ -39,6 +39,7 @@ from tierfold.storage.tiers.object_store import (
     ObjectWriter,
     StoredChecksum,
     check_copied,
+    is_strange,
     listed_one_by_one,
 )
 from tierfold.storage.tiers.request_counts import RequestCounter, Requests
@@ -233,7 +234,7 @@ class BucketStore:
 
     def _name(self, key: str) -> str:
         """The full key of an object; raises UnreadableObject if it is not below the prefix."""
-        if not key.isprintable() or any(part in {"", ".", ".."} for part in key.split("/")):
+        if is_strange(key):
             raise UnreadableObject(
                 f"the key {key!r} leaves the store or names nothing in it",
                 where=self.uri(""),
@@ -273,9 +274,8 @@ class BucketStore:
 
         def listed(parent: str) -> dict[str, tuple[ObjectEntry, ...] | Exception]:
             siblings, below = by_parent[parent], self._below(parent)
-            return of_each(
-                siblings, lambda: by_folder(below, self.path, set(siblings), staged=staged)
-            )
+            listing = partial(by_folder, below, self.path, {*siblings}, staged=staged)
+            return of_each(siblings, listing)
 
         many = {parent for parent, some in by_parent.items() if len(some) > FOLDERS_LISTED_ALONE}
         few = [folder for folder in folders if folder.rpartition("/")[0] not in many]

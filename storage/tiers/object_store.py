@@ -60,6 +60,14 @@ def staged_name(key: str, token: str) -> str:
     return f"{folder}{slash}.{name}.{token}{STAGED_SUFFIX}"
 
 
+def is_strange(key: str) -> bool:
+    """Whether a key has a part that is empty, `.` or `..`, or is not printable.
+
+    obstore refuses such a name, so that the object could not be read or deleted.
+    """
+    return not key.isprintable() or not {"", ".", ".."}.isdisjoint(key.split("/"))
+
+
 def is_staged(name: str) -> bool:
     """Whether an object or file of that name, without its folder, is being written."""
     return name.startswith(".") and name.endswith(STAGED_SUFFIX)

@@ -60,11 +60,11 @@ class S3Requests:
         try:
             return self.ask(kind, method, **arguments)
         except RequestFailedError as failed:
-            raise self.unreadable(failed, doing) from None
+            raise self.unreadable(failed.failure, doing) from None
 
-    def unreadable(self, failed: RequestFailedError, doing: str) -> UnreadableObject:
+    def unreadable(self, failure: Failure, doing: str) -> UnreadableObject:
         """The error that a user sees."""
-        return unreadable(failed.failure, self.where, doing, self.s3.endpoint)
+        return unreadable(failure, self.where, doing, self.s3.endpoint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,7 @@ class S3Object:
             self.requests.ask("aborts", "abort_multipart_upload", **arguments)
         except RequestFailedError as failed:
             if failed.failure.cause is not Cause.MISSING:
-                raise self.requests.unreadable(failed, "delete") from None
+                raise self.requests.unreadable(failed.failure, "delete") from None
 
     def stored_checksum(self) -> StoredChecksum | None:
         """See `ObjectStore.stored_checksum`.
@@ -207,7 +207,7 @@ class S3Object:
             self.requests.ask(kind, method, Key=self.name, **arguments)
         except RequestFailedError as failed:
             if not is_ours(failed.failure, lambda: self._has_token(token)):
-                raise self.requests.unreadable(failed, "create") from None
+                raise self.requests.unreadable(failed.failure, "create") from None
 
     def _has_token(self, token: str) -> bool | None:
         try:

@@ -130,7 +130,7 @@ def unfinished_uploads(
                 yield _entry(requests, upload)
             except RequestFailedError as failed:
                 if failed.failure.cause is not Cause.MISSING:
-                    raise requests.unreadable(failed, "list") from None
+                    raise requests.unreadable(failed.failure, "list") from None
         if not page.get("IsTruncated"):
             return
         marker = {

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from tierfold.compaction.discovery.listing import ARCHIVES
 from tierfold.storage.tiers.object_store import ObjectClasses
 
 CLASSES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -20,8 +21,6 @@ CLASSES: Final[Mapping[str, tuple[str, ...]]] = {
     "az": ("Hot", "Cool", "Cold"),
     "gs": ("STANDARD", "NEARLINE", "COLDLINE", "ARCHIVE"),
 }  # fmt: skip
-
-_ARCHIVES: Final = {"GLACIER", "DEEP_ARCHIVE", "Archive"}
 
 
 def class_by_suffix(scheme: str, classes: ObjectClasses | None, key: str) -> str:
@@ -38,6 +37,6 @@ def allowed(scheme: str, name: str) -> str:
     if name in CLASSES.get(scheme, ()):
         return ""
     names = ", ".join(CLASSES.get(scheme, ()))
-    if name in _ARCHIVES:
+    if name in ARCHIVES:
         return f"a class that is read at once, as brokers need it, too: one of {names}"
     return f"one of {names}" if names else "none: a folder has no storage classes"

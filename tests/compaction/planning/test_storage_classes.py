@@ -58,7 +58,8 @@ def stored(segment: Segment, size_bytes: int = 1000, **classes: str) -> ListedSe
 def test_each_kind_of_object_gets_the_class_with_the_most_bytes(
     found: tuple[ListedSegment, ...], expected: tuple[tuple[str, str], ...]
 ) -> None:
-    assert classes_of(found, (FIRST, SECOND)) == expected
+    by_id = {one.segment_id: one for one in found}
+    assert classes_of(by_id, (FIRST, SECOND)) == expected
 
 
 def test_a_view_has_the_listing_if_something_has_a_class() -> None:

@@ -271,14 +271,20 @@ def test_a_deleted_value_goes_however_little_that_saves(clean: Path) -> None:
 # A batch that stays only for its producer.
 
 
-def test_a_producer_that_expires_makes_its_partition_due_once(tmp_path: Path) -> None:
-    tier = made_tier(tmp_path / "tier")
+def with_a_producer(folder: Path) -> Path:
+    """A tier whose first batch loses its record, and is the last one of an active producer."""
+    tier = made_tier(folder / "tier")
     of_producer = replace(
         data(0, (b"a", b"1")), producer_id=7, producer_epoch=0, base_sequence=0
     )
     live = (OF_THE_EMPTIED,)
     put_segment(tier, ORDERS, [of_producer, data(1, (b"b", b"1"))], start_offset=0, producers=live)
     put_segment(tier, ORDERS, [data(2, (b"a", b"2"))], start_offset=2, producers=live)
+    return tier
+
+
+def test_a_producer_that_expires_makes_its_partition_due_once(tmp_path: Path) -> None:
+    tier = with_a_producer(tmp_path)
     assert compact(tier)["counts"]["superseded"] == 1
     first, last = catalog_of(tier).read()[ORDERS].segments
     assert (first.kept_for_producer_ms, last.kept_for_producer_ms) == (NOW_MS, None)
@@ -299,13 +305,7 @@ def test_a_producer_that_expires_makes_its_partition_due_once(tmp_path: Path) ->
 
 def test_a_producer_that_wrote_since_puts_the_time_off(tmp_path: Path) -> None:
     """Its newest data is in a segment that is too young to compact."""
-    tier = made_tier(tmp_path / "tier")
-    of_producer = replace(
-        data(0, (b"a", b"1")), producer_id=7, producer_epoch=0, base_sequence=0
-    )
-    live = (OF_THE_EMPTIED,)
-    put_segment(tier, ORDERS, [of_producer, data(1, (b"b", b"1"))], start_offset=0, producers=live)
-    put_segment(tier, ORDERS, [data(2, (b"a", b"2"))], start_offset=2, producers=live)
+    tier = with_a_producer(tmp_path)
     compact(tier)
     later = replace(OF_THE_EMPTIED, last_timestamp_ms=NOW_MS + DAY_MS)
     put_segment(tier, ORDERS, [data(3, (b"c", b"1"))], start_offset=3, producers=[later])
