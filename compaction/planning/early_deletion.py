@@ -29,12 +29,10 @@ _NEVER_WAIT: Final = frozenset(
 
 
 def with_fees(plan: PartitionPlan, prices: ClassPrices, now_ms: int) -> PartitionPlan:
-    """The plan with the fees of its segments; a Rest if they are higher than what it saves."""
-    if plan.view is None or not plan.view.stored:
+    """A round with the fees of its segments; a Rest if they are higher than what it saves."""
+    if plan.view is None or not isinstance(plan.choice, Compact):
         return plan
     plan = replace(plan, fees=fees_of(plan.view.stored, prices, now_ms))
-    if not isinstance(plan.choice, Compact):
-        return plan
     rest = _rest(plan.choice, plan.fees_of_sources, plan.rules, now_ms)
     return plan if rest is None else replace(plan, choice=rest)
 
