@@ -17,11 +17,16 @@ def spread(cases: Sequence[Case], count: int) -> list[Case]:
     return [cases[at * (len(cases) - 1) // (count - 1)] for at in range(count)]
 
 
-def most_in_soak(cases: Sequence[Any], count: int) -> list[Any]:
-    """All cases as parameters; those that are not in the spread have the marker `soak`."""
+def most_in_soak(cases: Sequence[Any], count: int, *, is_unpacked: bool = False) -> list[Any]:
+    """All cases as parameters; those that are not in the spread have the marker `soak`.
+
+    `is_unpacked`: each case has the values of several parameters.
+    """
     in_ci = spread(range(len(cases)), count)
     return [
-        case if number in in_ci else pytest.param(case, marks=pytest.mark.soak)
+        pytest.param(
+            *(case if is_unpacked else (case,)), marks=() if number in in_ci else pytest.mark.soak
+        )
         for number, case in enumerate(cases)
     ]
 

@@ -30,10 +30,11 @@ _NEVER_WAIT: Final = frozenset(
 
 def with_fees(plan: PartitionPlan, prices: ClassPrices, now_ms: int) -> PartitionPlan:
     """A round with the fees of its segments; a Rest if they are higher than what it saves."""
-    if plan.view is None or not isinstance(plan.choice, Compact):
+    compact = plan.choice
+    if plan.view is None or not isinstance(compact, Compact):
         return plan
     plan = replace(plan, fees=fees_of(plan.view.stored, prices, now_ms))
-    rest = _rest(plan.choice, plan.fees_of_sources, plan.rules, now_ms)
+    rest = _rest(compact, plan.fees_of_sources, plan.rules, now_ms)
     return plan if rest is None else replace(plan, choice=rest)
 
 

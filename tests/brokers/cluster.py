@@ -32,6 +32,9 @@ from tests.storage.emulators import free_port
 METADATA_PARTITIONS: Final = 5
 """Of `__remote_log_metadata`; Kafka's default, 50, would make more files."""
 
+_TOOL_S: Final = 4 * CALL_S
+"""A tool is a JVM that starts and connects first; on a busy machine that alone took 30 seconds."""
+
 _STORAGE: Final = "org.apache.kafka.server.log.remote"
 _SETTINGS: Final = {
     "controller.listener.names": "CONTROLLER",
@@ -237,7 +240,7 @@ class KafkaCluster:
         """Run one of Kafka's command line tools on this cluster, and return what it prints."""
         java = [tool("java"), *QUICK_START, "-cp", broker_class_path(self.version), java_class]
         command = [*java, "--bootstrap-server", self.servers, *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=CALL_S, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_TOOL_S, check=False)
         if done.returncode:
             raise BrokerFailed(f"{java_class} failed\n{done.stdout}{done.stderr}")
         return done.stdout

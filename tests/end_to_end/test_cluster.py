@@ -42,6 +42,10 @@ from tierfold.jobs.sources.segment_source import KafkaSegments
 from tierfold.storage.segments.segment_reader import Batch, read_segment
 from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER
 
+# CI has Spark on one machine (test_spark_executor.py, test_killed_workers.py), the archive that a
+# cluster gets (test_cluster_archive.py), and the simulation's "task ran twice".
+pytestmark = pytest.mark.soak
+
 NOW = ("--now", "1800000000000")
 LATER = ("--now", "1800003600000", "--clock-is-right")
 LARGE_SEGMENTS = 12
@@ -261,7 +265,6 @@ def test_no_executor_compiled_a_kernel(compacted: Compacted) -> None:
         assert answer["compiled"] == []
 
 
-@pytest.mark.soak  # CI has it on one machine (test_killed_workers.py, test_spark_executor.py).
 def test_a_worker_that_is_killed_during_a_run_costs_only_time(
     cluster: Cluster, linked: Path, tmp_path: Path
 ) -> None:
@@ -284,7 +287,6 @@ def test_a_worker_that_is_killed_during_a_run_costs_only_time(
     assert tierfold("verify", made).code == 0
 
 
-@pytest.mark.soak  # CI has it in the simulation: "task ran twice".
 def test_a_task_that_runs_twice_is_committed_once(
     cluster: Cluster, linked: Path, tmp_path: Path
 ) -> None:

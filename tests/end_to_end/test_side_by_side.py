@@ -76,6 +76,7 @@ def test_runs_side_by_side_share_the_work(
     must_be_done_without_waste(tier, [run.ended() for run in runs])
 
 
+@pytest.mark.soak  # CI has it in one process (test_runs_at_work.py).
 def test_a_killed_run_is_left_alone_until_it_was_silent_for_ten_minutes(
     tier: Path, runs: list[Application]
 ) -> None:

@@ -48,8 +48,12 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> Done:
 
 
 @pytest.mark.parametrize(
-    "way",  # CI has the first one in `make demo`.
-    [pytest.param("tierfold", marks=pytest.mark.soak), "python -m tierfold", "spark-submit"],
+    "way",  # CI has the first one in `make demo`; the second one starts many tests' runs.
+    [
+        pytest.param("tierfold", marks=pytest.mark.soak),
+        pytest.param("python -m tierfold", marks=pytest.mark.soak),
+        "spark-submit",
+    ],
 )
 def test_every_way_to_run_leaves_the_same_records(
     way: str, expected: Done, tmp_path: Path

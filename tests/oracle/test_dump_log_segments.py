@@ -103,7 +103,7 @@ def test_a_broken_snapshot_is_reported(lab: KafkaLab, folder: Path) -> None:
     assert "Snapshot is corrupt" in findings[0].detail
 
 
-@pytest.mark.parametrize("count", [6, pytest.param(1000, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("count", [3, pytest.param(1000, marks=pytest.mark.soak)])
 def test_a_log_that_tierfold_compacted_has_no_findings(
     lab: KafkaLab, fuzzed: dict[int, FuzzedTopic], count: int
 ) -> None:

@@ -38,7 +38,11 @@ SEGMENTS: Final = 4
 SEED: Final = 11
 LOCAL: Final = ("--engine", "local")
 COMPLETE: Final = {".log", ".indexes", ".rsm-manifest"}
+KILLS: Final = 6
 DETACHED: Final = ("--set", "tier.binding=detached")
+
+# CI has them in a folder of LocalTieredStorage (test_killed_runs.py, test_killed_rivals.py).
+pytestmark = pytest.mark.soak
 
 
 class Killed:
@@ -126,11 +130,10 @@ def killed(lab: KafkaLab, tmp_path: Path) -> Iterator[Killed]:
         run.stop()
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(6, marks=pytest.mark.soak)])
-def test_a_kill_between_any_two_objects_loses_nothing(killed: Killed, kills: int) -> None:
+def test_a_kill_between_any_two_objects_loses_nothing(killed: Killed) -> None:
     rnd = random.Random(SEED)
     hit, torn = 0, 0
-    for _ in range(kills):
+    for _ in range(KILLS):
         run = killed.start()
         wanted = len(killed.objects()) + rnd.randint(1, 7)
         killed.await_objects(wanted, run)
@@ -139,7 +142,7 @@ def test_a_kill_between_any_two_objects_loses_nothing(killed: Killed, kills: int
         is_whole = all(found == COMPLETE for found in killed.segment_objects().values())
         torn += not is_whole or any(name.startswith(".") for name in killed.objects())
         killed.check()
-    assert hit >= kills - 1, "the runs ended before they were killed"
+    assert hit >= KILLS - 1, "the runs ended before they were killed"
     assert torn, "no kill hit a write"
     assert killed.start().ended().code == 0
     assert killed.is_finished()
@@ -152,7 +155,6 @@ def test_a_kill_between_any_two_objects_loses_nothing(killed: Killed, kills: int
     assert killed.is_finished()
 
 
-@pytest.mark.soak  # CI has it in a folder of LocalTieredStorage (test_killed_rivals.py).
 def test_two_runs_commit_each_chunk_once(killed: Killed) -> None:
     runs = [killed.start(), killed.start()]
     codes = [run.ended().code for run in runs]
@@ -163,7 +165,6 @@ def test_two_runs_commit_each_chunk_once(killed: Killed) -> None:
     must_commit_each_offset_once(catalog, killed.written.end_offsets)
 
 
-@pytest.mark.soak  # As above.
 def test_a_run_that_is_paused_and_overtaken_is_fenced(killed: Killed) -> None:
     count = len(killed.objects())
     paused = killed.start()

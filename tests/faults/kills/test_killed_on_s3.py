@@ -1,4 +1,4 @@
-"""Runs on S3 killed at random times by SIGKILL; `make soak` does the same with many more kills."""
+"""Runs on S3 killed at random times by SIGKILL; `make soak` also does it with many more kills."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from tests.faults.kills.planned_kills import (
 )
 from tests.oracle.kafka_lab import KafkaLab
 from tests.storage.emulators import s3, s3_environment
+
+pytestmark = pytest.mark.soak  # CI has them in a folder (test_killed_runs.py).
 
 SEED = 7
 KILLS = 4

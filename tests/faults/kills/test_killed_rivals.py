@@ -56,7 +56,11 @@ def must_be_finished(written: WrittenTier, lab: KafkaLab, scratch: Path) -> None
     ("if_held", "expected"),
     [
         ("skip", {COMPACTED, LEFT, NOTHING_TO_DO}),
-        ("take-over", {COMPACTED, LEFT, FENCED, LOST_RACE, NOTHING_TO_DO}),
+        pytest.param(
+            "take-over",
+            {COMPACTED, LEFT, FENCED, LOST_RACE, NOTHING_TO_DO},
+            marks=pytest.mark.soak,  # CI has it below, and in the simulation.
+        ),
     ],
 )
 def test_two_runs_started_together_commit_each_chunk_once(

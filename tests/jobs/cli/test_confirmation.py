@@ -45,7 +45,14 @@ def in_terminal(tier: Path, answer: str, *arguments: str) -> tuple[int, str]:
     return code, shown.decode()
 
 
-@pytest.mark.parametrize("answer", ["n\n", "\n", "\x04"], ids=["no", "enter", "the input ends"])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param("n\n", id="no", marks=pytest.mark.soak),
+        pytest.param("\n", id="enter"),
+        pytest.param("\x04", id="the input ends", marks=pytest.mark.soak),
+    ],
+)
 def test_anything_but_yes_deletes_nothing(tier: Path, answer: str) -> None:
     before = files_below(tier)
     code, shown = in_terminal(tier, answer, "--orphan-age", "0s", "--grace-period", "59m")

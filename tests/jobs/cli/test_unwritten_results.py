@@ -65,7 +65,7 @@ def test_the_code_of_a_failed_partition_goes_before(tier: Path, options: tuple[s
     assert not is_compacted(tier)
 
 
-@pytest.mark.parametrize("command", most_in_soak(READING, 4), ids=" ".join)
+@pytest.mark.parametrize("command", most_in_soak(READING, 2), ids=" ".join)
 def test_a_full_stdout_of_a_verb_that_reads(tier: Path, command: tuple[str, ...]) -> None:
     assert tierfold("compact", tier, *COMPACT[1:]).code == 0
     done = ran(tier, command, ">/dev/full")

@@ -93,7 +93,7 @@ def log(tmp_path: Path) -> Log:
     return Log(tmp_path / "tier")
 
 
-@pytest.mark.parametrize("rounds", [15, pytest.param(30, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("rounds", [8, pytest.param(30, marks=pytest.mark.soak)])
 def test_many_small_rounds_leave_no_more_than_the_setting_allows(log: Log, rounds: int) -> None:
     log.begin()
     whole, sizes = log.live_bytes, []

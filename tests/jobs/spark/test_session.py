@@ -43,9 +43,11 @@ def compact(
 @pytest.mark.parametrize(
     ("java", "what"),
     [
-        (None, "no Java runtime"),
+        pytest.param(None, "no Java runtime", marks=pytest.mark.soak),
         (TOO_OLD, "Java could not be started"),
-        (JAVA_11, "bin/java is Java 11, and Spark needs 17 or newer"),
+        pytest.param(
+            JAVA_11, "bin/java is Java 11, and Spark needs 17 or newer", marks=pytest.mark.soak
+        ),
     ],
 )
 def test_without_a_usable_java_one_sentence_names_what_to_install(

@@ -53,7 +53,9 @@ def beside_a_live_upload(tier: Path) -> None:
     put(tier, 6, [large(6), data(7, (b"k", b"v"))], OLD)
 
 
-@pytest.mark.parametrize("made", [in_a_new_epoch, beside_a_live_upload])
+@pytest.mark.parametrize(
+    "made", [in_a_new_epoch, pytest.param(beside_a_live_upload, marks=pytest.mark.soak)]
+)
 def test_the_topics_limit_lets_the_batch_in(made: Callable[[Path], None], tmp_path: Path) -> None:
     tier, config = tmp_path / "tier", tmp_path / "mine.toml"
     made(tier)

@@ -30,6 +30,7 @@ from tests.jobs.tiers import (
     put_segment,
     put_updates,
 )
+from tests.spread import most_in_soak
 from tests.storage.call_scripts import at
 from tests.storage.live_segments import an_abort, data, log_of, marker
 from tests.storage.scripted_store import CORRUPTIONS, rots
@@ -223,7 +224,7 @@ AT_BROKERS = [disorder, cut, cut_batch, empty, flip, tear_aborts, date_aborts, f
 UNKNOWN = [renew, pack_unknown, renumber]
 
 
-@pytest.mark.parametrize("damage", [*AT_BROKERS, outgrow, *UNKNOWN])
+@pytest.mark.parametrize("damage", most_in_soak([*AT_BROKERS, outgrow, *UNKNOWN], 5))
 def test_what_no_backup_has_otherwise_is_left_out(
     damage: Callable[[Path], str], tier: Path, tmp_path: Path
 ) -> None:

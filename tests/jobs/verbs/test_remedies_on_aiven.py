@@ -40,11 +40,17 @@ def no_data_key(path: Path) -> None:
 LEAVE_OUT = "eave the topic out (name the others with --topic)"
 DAMAGES = [
     pytest.param(PLAIN, "log", shorten, "its manifest says", id="log"),
-    pytest.param(PLAIN, "indexes", shorten, "its manifest says", id="indexes"),
+    pytest.param(
+        PLAIN, "indexes", shorten, "its manifest says", id="indexes", marks=pytest.mark.soak
+    ),
     pytest.param(PLAIN, "log", flip, "bad CRC", id="batch"),
     pytest.param(ZSTD, "log", flip, "If a backup of the segment", id="compressed"),
     pytest.param(ENCRYPTED_CASE, "log", flip, "cannot be decrypted", id="encrypted"),
-    pytest.param(ENCRYPTED_CASE, "indexes", flip, "cannot be decrypted", id="encrypted indexes"),
+    pytest.param(
+        *(ENCRYPTED_CASE, "indexes", flip, "cannot be decrypted"),
+        id="encrypted indexes",
+        marks=pytest.mark.soak,
+    ),
     pytest.param(PLAIN, "rsm-manifest", no_json, "the manifest cannot be used", id="manifest"),
     pytest.param(
         ENCRYPTED_CASE, "rsm-manifest", no_data_key, "dataKey is not a key id", id="data key"

@@ -65,7 +65,7 @@ def calls(tier: Path) -> list[tuple[str, int]]:
 
 
 COPY_CALLS: Final = [("copy", number) for number in range(1, 11)]
-by_copies: Final = pytest.mark.parametrize("copies", some_or_all(COPY_CALLS, 3))
+by_copies: Final = pytest.mark.parametrize("copies", some_or_all(COPY_CALLS, 2))
 
 
 def test_every_object_is_made_by_a_copy_within_the_store(tier: Path) -> None:
@@ -134,7 +134,7 @@ def restored(tier: Path, to: str) -> None:
     sound(tier)
 
 
-@pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("every", [20, pytest.param(1, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("fault", [fails, killed])
 def test_a_restore_that_ends_at_any_read_leaves_the_state(
     tier: Path, fault: Callable[..., Rule], every: int

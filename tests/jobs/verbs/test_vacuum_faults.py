@@ -35,6 +35,7 @@ from tests.jobs.vacuum_tiers import (
     parts,
     vacuum,
 )
+from tests.spread import most_in_soak
 from tests.storage.call_scripts import NO_ANSWER, Call, Killed, at, changes, fails, killed
 from tests.storage.scripted_catalog import rival_claims
 from tierfold.compaction.model.errors import CorruptLog
@@ -82,9 +83,8 @@ def test_the_steps_come_in_this_order(tier: Path) -> None:
 
 @pytest.mark.parametrize(
     ("step", "is_done"),
-    [
-        pytest.param(step, is_done, id=f"{'after' if is_done else 'before'} {step}")
-        for step, is_done in (
+    most_in_soak(
+        [
             ("claim 1", False),
             ("claim 1", True),
             (START, False),
@@ -96,8 +96,10 @@ def test_the_steps_come_in_this_order(tier: Path) -> None:
             (FINISH, True),
             (RELEASE, False),
             (RELEASE, True),
-        )
-    ],
+        ],
+        6,
+        is_unpacked=True,
+    ),
 )
 def test_killed_anywhere_the_next_run_goes_on(tier: Path, step: str, is_done: bool) -> None:
     strays = parts(orphan(tier, 1))
@@ -125,30 +127,34 @@ HOLDS, UNTOUCHED, CONTINUES = "run rival holds epoch 3", "nothing was deleted", 
 
 @pytest.mark.parametrize(
     ("fault", "step", "ends", "deletes", "retired"),
-    [
-        ("rival", "claim 1", (0, "left", "another run changed it", UNTOUCHED), 0, 3),
-        ("rival", START, (4, "fenced", HOLDS, UNTOUCHED), 0, 3),
-        ("rival", READ_AGAIN, (4, "fenced", HOLDS, UNTOUCHED), 0, 3),
-        ("rival", FINISH, (4, "fenced", HOLDS, CONTINUES), 20, 3),
-        ("no answer", FIRST_OF_ALL, (3, "failed", "no answer", CONTINUES), 1, 3),
-        ("no answer", IN_A_SEGMENT, (3, "failed", "no answer", CONTINUES), 8, 2),
-        ("no answer", LAST_OF_ALL, (3, "failed", "no answer", CONTINUES), DELETES, 1),
-        ("no answer", "list 3", (3, "failed"), DELETES, 3),
-        ("no answer", "unfinished 1", (3, "refused", "no answer"), 0, 3),
-        ("no answer", "unfinished 2", (3, "failed"), 0, 3),
-        ("no answer", "unfinished 3", (3, "failed"), DELETES + 1, 3),
-        ("no answer", START, (3, "unknown", "got no answer", UNTOUCHED), 0, 3),
-        ("lost answer", START, (0, "vacuumed"), DELETES, 0),
-        ("no answer", "claim 1", (3, "failed", "no answer"), 0, 3),
-        ("lost answer", "claim 1", (3, "failed", "no answer"), 0, 3),
-        ("no answer", READ_AGAIN, (3, "failed", "no answer"), 0, 3),
-        ("no answer", FINISH, (3, "unknown", "no answer"), DELETES, 3),
-        ("lost answer", FINISH, (0, "vacuumed"), DELETES, 0),
-        # The release is never required.
-        ("rival", RELEASE, (0, "vacuumed"), 20, 0),
-        ("no answer", RELEASE, (0, "vacuumed"), DELETES, 0),
-        ("lost answer", RELEASE, (0, "vacuumed"), DELETES, 0),
-    ],
+    most_in_soak(
+        [
+            ("rival", "claim 1", (0, "left", "another run changed it", UNTOUCHED), 0, 3),
+            ("rival", START, (4, "fenced", HOLDS, UNTOUCHED), 0, 3),
+            ("rival", READ_AGAIN, (4, "fenced", HOLDS, UNTOUCHED), 0, 3),
+            ("rival", FINISH, (4, "fenced", HOLDS, CONTINUES), 20, 3),
+            ("no answer", FIRST_OF_ALL, (3, "failed", "no answer", CONTINUES), 1, 3),
+            ("no answer", IN_A_SEGMENT, (3, "failed", "no answer", CONTINUES), 8, 2),
+            ("no answer", LAST_OF_ALL, (3, "failed", "no answer", CONTINUES), DELETES, 1),
+            ("no answer", "list 3", (3, "failed"), DELETES, 3),
+            ("no answer", "unfinished 1", (3, "refused", "no answer"), 0, 3),
+            ("no answer", "unfinished 2", (3, "failed"), 0, 3),
+            ("no answer", "unfinished 3", (3, "failed"), DELETES + 1, 3),
+            ("no answer", START, (3, "unknown", "got no answer", UNTOUCHED), 0, 3),
+            ("lost answer", START, (0, "vacuumed"), DELETES, 0),
+            ("no answer", "claim 1", (3, "failed", "no answer"), 0, 3),
+            ("lost answer", "claim 1", (3, "failed", "no answer"), 0, 3),
+            ("no answer", READ_AGAIN, (3, "failed", "no answer"), 0, 3),
+            ("no answer", FINISH, (3, "unknown", "no answer"), DELETES, 3),
+            ("lost answer", FINISH, (0, "vacuumed"), DELETES, 0),
+            # The release is never required.
+            ("rival", RELEASE, (0, "vacuumed"), 20, 0),
+            ("no answer", RELEASE, (0, "vacuumed"), DELETES, 0),
+            ("lost answer", RELEASE, (0, "vacuumed"), DELETES, 0),
+        ],
+        11,
+        is_unpacked=True,
+    ),
 )
 def test_a_fault_at_any_step_loses_nothing_and_a_later_run_finishes(
     tier: Path, fault: str, step: str, ends: tuple[Any, ...], deletes: int, retired: int

@@ -122,7 +122,7 @@ def expected_rows(
     return stage.rows[:1]
 
 
-@pytest.mark.parametrize("count", [20, pytest.param(1000, id="all", marks=pytest.mark.soak)])
+@pytest.mark.parametrize("count", [8, pytest.param(1000, id="all", marks=pytest.mark.soak)])
 def test_a_cut_file_never_returns_an_older_state(stage: Stage, tmp_path: Path, count: int) -> None:
     files = list(files_of(stage))
     assert len(files) > 5
