@@ -90,6 +90,16 @@ def test_what_is_doubtful_or_huge_is_not_kept(tmp_path: Path, changes: dict[str,
     assert recalled(tmp_path) is None
 
 
+@pytest.mark.parametrize("word", ["whose", "end_from"])
+def test_a_word_of_a_later_version_is_not_believed(tmp_path: Path, word: str) -> None:
+    kept(tmp_path, FOUND)
+    table = DiscoveredTable(str(tmp_path))
+    (row,) = table.read(NOW_MS)
+    later = replace(row, **{word: "of a later version"})
+    table.replace({row.row_id}, [later], NOW_MS)
+    assert recalled(tmp_path) is None
+
+
 def test_producers_are_kept_with_their_segment(tmp_path: Path) -> None:
     producers = (an_open_producer(1, 5), replace(an_open_producer(2, 5), last_data_offset=4))
     of_run = memory(tmp_path)
