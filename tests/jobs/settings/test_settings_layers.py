@@ -137,7 +137,7 @@ def test_a_mistyped_name_without_effect_is_refused_with_a_suggestion() -> None:
     where = 'mine.toml [topics."a"]'
     with pytest.raises(BadSettings, match=r"Did you mean local\.retention\.ms\?"):
         config_of_toml('[topics."a"]\n"local.retension.ms" = 1\n', where="mine.toml")
-    with pytest.raises(BadSettings, match="Did you mean segment.bytes"):
+    with pytest.raises(BadSettings, match=r"Did you mean segment\.bytes"):
         config_of_toml('[topics."a"]\n"segment.byte" = 1\n', where="mine.toml")
     # A dotted name without quotes is a table, whatever it begins with.
     with pytest.raises(BadSettings) as error:
