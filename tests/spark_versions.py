@@ -2,7 +2,7 @@
 
     python -m tests.spark_versions           all versions
     python -m tests.spark_versions 4.3.0     one of them
-    python -m tests.spark_versions --quick   the oldest, with the tests for which CI has time
+    python -m tests.spark_versions --quick   the oldest, and only the tests for which CI has time
 
 An environment is below build/spark, and has the wheel of this checkout. There `scripts/demo`
 compacts and verifies the bundled samples. Then the tests run of Spark's engine, `kafka-segments`,
@@ -28,22 +28,22 @@ from tests.jobs.commands import ROOT
 from tests.tidy.source_tree import FOLDERS
 
 FOLDER: Final = ROOT / "build" / "spark"
-TOOLS: Final = ("chispa", "hypothesis", "jsonschema", "mmh3", "moto", "pytest", "pytest-xdist")
-"""What the tests below import, of the extra `test`."""
+TOOLS: Final = ("chispa", "hypothesis", "jsonschema", "pytest", "pytest-xdist")
+"""What the quick tests import, of the extra `test`."""
 COPIED: Final = ("tests", "sample", "scripts", "conf", "setup.cfg")
 
 QUICK: Final = (
     "tests/jobs/engines/test_spark_tasks.py",
     "tests/jobs/engines/test_same_result.py",
+    "tests/jobs/sources/test_segment_source.py",
     "tests/jobs/api/test_table_functions.py",
-    "tests/jobs/api/test_frames.py",
 )
 ALL: Final = (
     *QUICK,
+    "tests/jobs/api/test_frames.py",
     "tests/jobs/engines/test_spark_executor.py",
-    "tests/jobs/sources/test_segment_source.py",
     "tests/jobs/sources/test_latest.py",
-    "tests/jobs/spark",
+    "tests/jobs/spark/test_failures.py",
     "tests/jobs/verbs/test_on_spark.py",
     "tests/jobs/verbs/test_second_opinion.py",
 )
@@ -110,20 +110,20 @@ def built_wheel() -> Path:
     return wheel
 
 
-def installed(environment: Environment, wheel: Path) -> None:
-    """Make the environment anew."""
+def installed(environment: Environment, wheel: Path, tools: tuple[str, ...]) -> None:
+    """Make the environment anew, with these of the extra `test`."""
     shutil.rmtree(environment.folder, ignore_errors=True)
     subprocess.run([sys.executable, "-m", "venv", str(environment.folder)], check=True)
-    tools = [line.partition(";")[0] for line in requires("tierfold") or () if "extra ==" in line]
-    wanted = [tool for tool in tools if re.split(r"[\[<>=!~ ]", tool)[0] in TOOLS]
+    known = [line.partition(";")[0] for line in requires("tierfold") or () if "extra ==" in line]
+    wanted = [line for line in known if re.split(r"[\[<>=!~ ]", line)[0] in tools]
     extra = "[delta]" if environment.has_delta else ""
     pip = [environment.python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     pins = [f"pyspark=={environment.spark}", *environment.pins]
     subprocess.run([*pip, f"{wheel}{extra}", *pins, *wanted], check=True)
 
 
-def ran(environment: Environment, tests: tuple[str, ...]) -> str:
-    """Run the samples and the tests; return the last line of the tests, or what failed."""
+def ran(environment: Environment, *, is_quick: bool) -> str:
+    """Run the samples, unless it is quick, and the tests; return their sum, or what failed."""
     copy = environment.folder / "checkout"
     for name in COPIED:
         found, place = ROOT / name, copy / name
@@ -132,9 +132,11 @@ def ran(environment: Environment, tests: tuple[str, ...]) -> str:
             shutil.copytree(found, place, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(found, place)
-    tests += OF_DELTA if environment.has_delta and tests == ALL else ()
+    demo = ["scripts/demo", str(environment.folder / "demo")]
+    tests = QUICK if is_quick else (*ALL, *OF_DELTA) if environment.has_delta else ALL
     pytest = [environment.python, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", *tests]
-    for command in (["scripts/demo", str(environment.folder / "demo")], pytest):
+    said = ""
+    for command in (pytest,) if is_quick else (demo, pytest):
         with (environment.folder / "log").open("w+b") as log:
             done = subprocess.run(
                 command,
@@ -164,9 +166,9 @@ def main() -> None:
     rows = []
     for environment in chosen[:1] if given.quick else chosen:
         began = time.monotonic()
-        installed(environment, wheel)
+        installed(environment, wheel, TOOLS if given.quick else (*TOOLS, "moto"))
         ready = time.monotonic()
-        result = ran(environment, QUICK if given.quick else ALL)
+        result = ran(environment, is_quick=given.quick)
         shown = subprocess.check_output([environment.python, "-c", _SHOWN], text=True).strip()
         today = time.strftime("%Y-%m-%d")
         rows.append(f"| {shown} | {result} | {today} |")
