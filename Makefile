@@ -112,6 +112,7 @@ soak: jdk $(TESTING) $(AIRFLOW)/.tierfold-airflow ## search for bugs all night (
 	@TIERFOLD_METADATA_SEEDS=0:10000 $(BIN)/python -m pytest -q tests/oracle/test_same_metadata.py
 	@TIERFOLD_ORACLE_VERSIONS=all TIERFOLD_MID_LOG_SEEDS=100:160 \
 		$(BIN)/python -m pytest -q tests/oracle/test_oracle_fuzz.py tests/oracle/test_mid_log.py
+	@$(BIN)/python -m tests.spark_versions
 	@TIERFOLD_BROKER_VERSIONS=all $(BIN)/python -m tests.brokers.versions
 	@TIERFOLD_BROKER_VERSIONS=all $(BIN)/python -m pytest -q tests/brokers/test_broker_versions.py
 	@TIERFOLD_BROKER_VERSIONS=all $(BIN)/python -m pytest -q -m soak tests
@@ -151,7 +152,7 @@ $(RUNTIME): $(PACKAGING)
 	@scripts/require-python $(PYTHON)
 	@echo "installing tierfold into $(VENV)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[delta]'
 	@touch $@
 
 # It is the environment of the runtime, too.
@@ -159,7 +160,7 @@ $(TESTING): $(PACKAGING)
 	@scripts/require-python $(PYTHON)
 	@echo "installing tierfold and the test tools into $(VENV)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,delta]'
 	@touch $(RUNTIME) $@
 
 # An environment of its own: Airflow brings 120 packages, and pyspark-client writes over pyspark.

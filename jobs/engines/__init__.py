@@ -3,6 +3,7 @@
     engine_choice     chooses Spark or this process, and limits what this process reads
     stage_executor    the order of the stages, the same for every engine
     spark_executor    rows as DataFrames, stages in Spark's Python workers
+    spark_tasks       each row in the partition with its task's number
     arrow_rows        rows as Arrow batches, for Spark's Python workers
     local_executor    rows as lists, stages on threads of this process
     task_assignment   assigns work to tasks, by bytes

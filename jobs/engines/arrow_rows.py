@@ -83,8 +83,8 @@ def only_orders(orders: Sequence[Row]) -> Given:
 def orders_first(orders: Sequence[Row]) -> Given:
     """Return a function that yields a task's orders, then the rows of its batches.
 
-    A task's number is its partition id, as `repartitionById` assigns it. A row of another task is
-    an error: Spark has merged partitions, so orders would be lost.
+    A task's number is its partition id, see `spark_tasks`. A row of another task is an error:
+    Spark has merged partitions, so orders would be lost.
     """
     of_task = _by_task(orders)
 

@@ -27,6 +27,7 @@ from tierfold.jobs.engines.arrow_rows import (
     rows_of,
 )
 from tierfold.jobs.engines.rows import Row, RowKind, Stage
+from tierfold.jobs.engines.spark_tasks import at_their_tasks
 from tierfold.jobs.engines.stage_executor import StageExecutor, WorkersDied
 from tierfold.jobs.spark.failures import SPARK_FAILURES, failure_of
 from tierfold.jobs.spark.progress import SparkProgress
@@ -67,7 +68,7 @@ class SparkExecutor(StageExecutor[DataFrame]):
             sent = self._spark.range(0, tasks, 1, tasks)
             given = only_orders(orders)
         else:
-            sent = rows if tasks is None else rows.repartitionById(tasks, "task")
+            sent = rows if tasks is None else at_their_tasks(rows, tasks)
             given = orders_first(orders) if orders else rows_of
         return self._mapped(stage, sent, given)
 
@@ -75,7 +76,7 @@ class SparkExecutor(StageExecutor[DataFrame]):
         self, stage: Stage, rows: DataFrame, tasks: int, shuffle_partitions: int
     ) -> DataFrame:
         """Repartition the rows by `task`; a coalesced task reads one partition after the other."""
-        sent = rows.repartitionById(shuffle_partitions, "task").coalesce(tasks)
+        sent = at_their_tasks(rows, shuffle_partitions).coalesce(tasks)
         return self._mapped(stage, sent, rows_of)
 
     def _mapped(self, stage: Stage, sent: DataFrame, given: Given) -> DataFrame:

@@ -27,6 +27,7 @@ from tierfold.jobs.settings.definitions import BY_TOPIC_NAME
 from tierfold.jobs.settings.layers import (
     SettingValue,
     TopicTable,
+    is_unused,
     not_a_topics,
     parsed,
     without_quotes,
@@ -83,7 +84,7 @@ def policies_of(place: Path) -> tuple[TopicTable, ...]:
             where=f"{OPTION} {place}",
             remedy="Name a YAML file with these resources, or a folder with such files.",
         )
-    return tuple(one.table for one in found.values() if one.table.layer)
+    return tuple(one.table for one in found.values() if _says_something(one.table))
 
 
 def _texts(place: Path) -> Iterator[tuple[str, str]]:
@@ -176,9 +177,12 @@ def _resource(fields: dict[str, Node], file: str) -> _Resource:
                 remedy="Write out what it brings.",
             )
     layer: dict[str, SettingValue] = {}
+    unused: dict[str, None] = {}
     for key, value in pairs:
         annotation = _text(key)
-        if annotation.startswith(PREFIX):
+        if annotation.startswith(PREFIX) and is_unused(annotation.removeprefix(PREFIX), ""):
+            unused[annotation.removeprefix(PREFIX)] = None
+        elif annotation.startswith(PREFIX):
             field, given = _setting(annotation, value, where)
             if field in layer:
                 raise BadSettings(
@@ -187,13 +191,18 @@ def _resource(fields: dict[str, Node], file: str) -> _Resource:
                     remedy="Remove one of them.",
                 )
             layer[field] = given
-    if layer and not is_topic(topic):
+    table = TopicTable(pattern=topic, layer=layer, where=where, unused=tuple(unused))
+    if _says_something(table) and not is_topic(topic):
         raise BadSettings(
             "its spec.topicName, or else metadata.name, is no name of a topic",
             where=where,
             remedy="A topic name has only letters, digits, dots, dashes and underscores.",
         )
-    return _Resource(topic=topic, table=TopicTable(pattern=topic, layer=layer, where=where))
+    return _Resource(topic=topic, table=table)
+
+
+def _says_something(table: TopicTable) -> bool:
+    return bool(table.layer or table.unused)
 
 
 def _setting(annotation: str, value: Node, where: str) -> tuple[str, SettingValue]:

@@ -72,6 +72,8 @@ class TopicTable:
     layer: Layer
     where: str
     """The file and the table, for messages."""
+    unused: tuple[str, ...] = ()
+    """Kafka's names that have no effect here."""
 
     @property
     def is_exact(self) -> bool:
@@ -93,7 +95,7 @@ class Given:
     tables: tuple[TopicTable, ...]
     """In the file's order; only a file has them."""
     unused: tuple[str, ...]
-    """Broker names that have no effect here."""
+    """Kafka's names under `[broker]`, or of `--set`, that have no effect here."""
     store: StoreOptions = ENVIRONMENT
     """The table `[store]`; only a file has it."""
     layout: GivenLayout = UNSPECIFIED
@@ -157,7 +159,7 @@ def config_of_toml(toml: str, *, where: str) -> Given:
                 " client of Kafka under [cluster].",
             )
     broker = _table(document.get("broker", {}), f"{where} [broker]")
-    unused = tuple(name for name, value in broker.items() if _is_unused(name, value))
+    unused = tuple(name for name, value in broker.items() if is_unused(name, value))
     topics = _table(document.get("topics", {}), f"{where} [topics]")
     store, layout, cluster = (f"{where} [{name}]" for name in ("store", "layout", "cluster"))
     of_cluster = dict(_table(document.get("cluster", {}), cluster))
@@ -209,7 +211,7 @@ def command_line(overrides: Sequence[str]) -> Given:
                 topics[spelling.setting.field] = given
             else:
                 broker[name] = given
-        elif _is_unused(name, text):
+        elif is_unused(name, text):
             unused[name] = None
         else:
             raise _unknown(name, (*BY_TOPIC_NAME, *BY_BROKER_NAME), COMMAND_LINE)
@@ -222,19 +224,29 @@ def broker_names() -> frozenset[str]:
 
     A prefix ends in `*` and covers names of listeners and plugins.
     """
-    text = resources.files("tierfold.conf").joinpath("broker_names.txt").read_text("utf-8")
+    return _names("broker_names.txt")
+
+
+@cache
+def topic_names() -> frozenset[str]:
+    """Return every name that a topic's settings may have in Kafka, from `conf/`."""
+    return _names("topic_names.txt")
+
+
+def _names(file: str) -> frozenset[str]:
+    text = resources.files("tierfold.conf").joinpath(file).read_text("utf-8")
     lines = (line.strip() for line in text.splitlines())
     return frozenset(line for line in lines if line and not line.startswith("#"))
 
 
-def _is_unused(name: str, value: object) -> bool:
-    """Whether the name is known to brokers but has no effect here.
+def is_unused(name: str, value: object) -> bool:
+    """Whether the name is a broker's or a topic's in Kafka, but has no effect here.
 
-    A table is not a broker's setting: it comes from a dotted name without quotes.
+    A table is not a setting of Kafka: it comes from a dotted name without quotes.
     """
     if name in BY_BROKER_NAME or name in BY_TOPIC_NAME or isinstance(value, dict):
         return False
-    known = broker_names()
+    known = broker_names() | topic_names()
     prefixes = (pattern.removesuffix("*") for pattern in known if pattern.endswith("*"))
     return name in known or any(name.startswith(prefix) and name != prefix for prefix in prefixes)
 
@@ -276,14 +288,18 @@ def _topic_table(pattern: str, table: object, file: str) -> TopicTable:
             remedy="Write a topic's name, or a shell pattern (* ? [abc]), one per table.",
         )
     layer = {}
-    for name, value in _table(table, where).items():
+    values = _table(table, where)
+    unused = tuple(name for name, value in values.items() if is_unused(name, value))
+    for name, value in values.items():
+        if name in unused:
+            continue
         spelling = BY_TOPIC_NAME.get(name)
         if spelling is None:
             raise not_a_topics(name, value, where)
         layer[spelling.setting.field] = SettingValue(
             value=_value(spelling, value, where), source=where
         )
-    return TopicTable(pattern=pattern, layer=layer, where=where)
+    return TopicTable(pattern=pattern, layer=layer, where=where, unused=unused)
 
 
 def not_a_topics(name: str, value: object, where: str) -> BadSettings:
@@ -309,7 +325,9 @@ def _unknown_in_table(name: str, value: object, known: Iterable[str], where: str
 
 def _unknown(name: str, known: Iterable[str], where: str) -> BadSettings:
     names = tuple(dict.fromkeys(known))
-    near = get_close_matches(name, names)
+    near = get_close_matches(name, (*names, *broker_names(), *topic_names()), n=1)
+    if near and near[0] in names:
+        near = get_close_matches(name, names)
     remedy = f"Did you mean {' or '.join(near)}?" if near else f"Known are {', '.join(names)}."
     return BadSettings(f"there is no setting {setting_name(name)}", where=where, remedy=remedy)
 

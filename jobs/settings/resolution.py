@@ -227,7 +227,15 @@ def resolve(
         # The sort is stable: exact names come after patterns, and so override them.
         tables=tuple(sorted((*file.tables, *declared), key=lambda table: table.is_exact)),
         command_line=line.topics,
-        notes=(*_unused(f"{config} [broker]", file.unused), *_unused(COMMAND_LINE, line.unused)),
+        notes=tuple(
+            _no_effect(where, unused)
+            for where, unused in (
+                (f"{config} [broker]", file.unused),
+                *((table.where, table.unused) for table in (*file.tables, *declared)),
+                (COMMAND_LINE, line.unused),
+            )
+            if unused
+        ),
         store=file.store,
         layout=file.layout,
         cluster=file.cluster,
@@ -252,11 +260,9 @@ def _refuse_disagreement(
                 )
 
 
-def _unused(where: str, names: Sequence[str]) -> tuple[str, ...]:
-    if not names:
-        return ()
+def _no_effect(where: str, names: Sequence[str]) -> str:
     has, them = ("has", "it") if len(names) == 1 else ("have", "them")
-    return (f"{where}: {', '.join(names)} {has} no effect here: only brokers use {them}",)
+    return f"{where}: {', '.join(names)} {has} no effect here: only brokers use {them}"
 
 
 def _rules(layer: Layer) -> Rules:

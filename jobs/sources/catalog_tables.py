@@ -4,25 +4,27 @@
     spark = tierfold_session(with_delta(SparkSession.builder, catalog))
     segments(spark, catalog).groupBy("topic").sum("size_bytes")
 
-Spark reads a folder itself, and S3 through S3A. The driver reads a catalog on another store through
-delta-rs. `storage.catalog.schema` documents the columns.
+Spark reads a folder itself, and S3 through S3A, with the jars of delta-spark (the extra `delta`).
+The driver reads a catalog on another store through delta-rs, without that package.
+`storage.catalog.schema` documents the columns.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
-from delta import configure_spark_with_delta_pip
+import pyspark
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tierfold.compaction.model.errors import UnreadableObject
+from tierfold.compaction.model.errors import BadSettings, UnreadableObject
 from tierfold.storage.catalog.delta_tables import DeltaFolder, TableLayout
 from tierfold.storage.catalog.opened_files import table_files
 from tierfold.storage.catalog.rows import promised_column
@@ -51,20 +53,27 @@ _DELTA: Final[dict[str, bool | float | int | str | None]] = {
 
 IVY: Final = "spark.jars.ivy"
 
-HADOOP: Final = "3.5.0"
-"""The version of Spark's own Hadoop jars, which S3A must have, too."""
+HADOOP_AND_SDK: Final = {
+    "4.0": ("3.4.1", "2.24.6"),
+    "4.1": ("3.4.2", "2.29.52"),
+    "4.2": ("3.5.0", "2.35.4"),
+}
+"""The versions of Spark for which Delta has jars. Each with the version of its own Hadoop jars,
+which S3A must have, too, and that of the AWS SDK with which this S3A was built."""
 
-AWS_SDK: Final = "2.35.4"
-"""The version that this S3A was built with."""
-
-S3A_PACKAGES: Final = (
-    f"org.apache.hadoop:hadoop-aws:{HADOOP}",
-    *(
-        f"software.amazon.awssdk:{name}:{AWS_SDK}"
-        for name in ("s3", "s3-transfer-manager", "apache-client", "netty-nio-client", "sts")
-    ),
+_WITH_DELTA: Final = (
+    "Run `pip install 'tierfold[delta]'`, which brings Spark 4.2.0 if yours is newer. Without it,"
+    " `tierfold status`, `tierfold history` and the SQL function tierfold_status read the catalog."
 )
-"""S3A and the parts of the AWS SDK that it uses, 26 MB."""
+
+
+def s3a_packages(spark: str) -> list[str]:
+    """Return S3A and the parts of the AWS SDK that it uses, 26 MB, for a version such as "4.2"."""
+    hadoop, sdk = HADOOP_AND_SDK[spark]
+    names = ("s3", "s3-transfer-manager", "apache-client", "netty-nio-client", "sts")
+    of_sdk = (f"software.amazon.awssdk:{name}:{sdk}" for name in names)
+    return [f"org.apache.hadoop:hadoop-aws:{hadoop}", *of_sdk]
+
 
 _S3A: Final[dict[str, bool | float | int | str | None]] = {
     "spark.jars.excludes": ",".join(
@@ -89,16 +98,41 @@ def with_delta(
 ) -> SparkSession.Builder:
     """Return `builder` with Delta's jars, from Maven, and Delta's settings.
 
-    For a catalog on S3, S3A's jars are added. Raises BadSettings if `catalog` is no valid place.
+    For a catalog on S3, S3A's jars are added. Raises BadSettings if `catalog` is no valid place, or
+    if there are no jars: delta-spark is missing, or has none for this version of Spark.
     """
     packages: Sequence[str] = ()
+    with_jars, spark = _delta_pip(), _minor(pyspark.__version__)
     if catalog is not None and location_of(str(catalog), of="catalog").scheme == "s3":
-        builder, packages = builder.config(map=_S3A), S3A_PACKAGES
+        builder, packages = builder.config(map=_S3A), s3a_packages(spark)
     builder = builder.config(IVY, _private_jars(builder))
-    delta: SparkSession.Builder = configure_spark_with_delta_pip(
-        builder.config(map=_DELTA), [*packages]
-    )
-    return delta
+    return with_jars(builder.config(map=_DELTA), [*packages])
+
+
+def _delta_pip() -> Callable[[SparkSession.Builder, list[str]], SparkSession.Builder]:
+    """Delta's function that adds its jars; raises BadSettings if there are none."""
+    where = f"Spark {pyspark.__version__}"
+    try:
+        from delta import configure_spark_with_delta_pip
+    except ModuleNotFoundError as error:
+        raise BadSettings(
+            "the package delta-spark is missing, with which Spark reads the catalog's tables",
+            where=where,
+            remedy=_WITH_DELTA,
+        ) from error
+    if _minor(pyspark.__version__) not in HADOOP_AND_SDK:
+        raise BadSettings(
+            f"delta-spark {version('delta-spark')} has no jars for this version of Spark",
+            where=where,
+            remedy=_WITH_DELTA,
+        )
+    found: Callable[[SparkSession.Builder, list[str]], SparkSession.Builder]
+    found = configure_spark_with_delta_pip
+    return found
+
+
+def _minor(spark: str) -> str:
+    return ".".join(spark.split(".")[:2])
 
 
 def _private_jars(builder: SparkSession.Builder) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +26,7 @@ from tierfold.jobs.settings.definitions import (
     SETTINGS,
     Setting,
 )
-from tierfold.jobs.settings.layers import broker_names
+from tierfold.jobs.settings.layers import broker_names, topic_names
 from tierfold.jobs.settings.resolution import EffectiveSetting, resolve
 
 OF_KAFKA: Final = [setting for setting in SETTINGS if setting.source in {KAFKA, KAFKA_4_4}]
@@ -109,12 +109,24 @@ def test_bounds_are_kafkas(known: dict[str, dict[str, Any]], setting: Setting) -
 def test_the_file_of_broker_names_has_all_of_kafkas(newest: KafkaLab) -> None:
     theirs = set(newest.broker_setting_names())
     assert len(theirs) > 300
-    now, gone = (CONF / "broker_names.txt").read_text(encoding="utf-8").split("# In Kafka 3.9")
+    assert broker_names() == theirs | _names_gone("broker_names.txt", theirs)
+
+
+def test_the_file_of_topic_names_has_all_of_kafkas(known: dict[str, dict[str, Any]]) -> None:
+    # The lab describes this one, too, which only brokers have.
+    theirs = known.keys() - {"producer.id.expiration.ms"}
+    assert len(theirs) > 30
+    assert topic_names() == theirs | _names_gone("topic_names.txt", theirs)
+
+
+def _names_gone(file: str, theirs: Set[str]) -> set[str]:
+    """The names of a file's second part, which Kafka no longer has; the first is Kafka's."""
+    now, gone = (CONF / file).read_text(encoding="utf-8").split("# In Kafka 3.9")
     names = [line for line in now.splitlines() if line and not line.startswith("#")]
     assert names == sorted(theirs)
     # tierfold accepts these for older files, so Kafka must not use one of them again.
     assert theirs.isdisjoint(gone.splitlines())
-    assert broker_names() == theirs.union(gone.splitlines()[1:])
+    return set(gone.splitlines()[1:])
 
 
 def test_random_brokers_and_topics_resolve_as_kafka_resolves_them(

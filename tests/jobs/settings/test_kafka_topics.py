@@ -119,6 +119,21 @@ def test_every_setting_of_a_topic_can_be_an_annotation(tmp_path: Path) -> None:
     assert names == {*BY_TOPIC_NAME} == {one.name for one in SETTINGS if one.is_for_topics}
 
 
+def test_kafkas_own_names_without_effect_become_a_note(tmp_path: Path) -> None:
+    names = ("local.retention.ms", "log.remote.copy.lag.ms", "segment.bytes")
+    text = of_topic("orders", *(f'tierfold.io/{name}: "7"' for name in names))
+    text += of_topic("users", 'tierfold.io/remote.storage.enable: "true"') + of_topic("silent")
+    path = a_file(tmp_path, text)
+    settings = resolve([], policy_from=path)
+    assert settings.notes == (
+        f"{path}, KafkaTopic orders: local.retention.ms, log.remote.copy.lag.ms have no effect"
+        " here: only brokers use them",
+        f"{path}, KafkaTopic users: remote.storage.enable has no effect here: only brokers use it",
+    )
+    assert value_of(settings, "orders", "segment.bytes")[0] == 7
+    assert value_of(settings, "users", "segment.bytes")[1] == "conf/defaults.toml"
+
+
 def test_what_kubectl_prints_is_a_list(tmp_path: Path) -> None:
     items = "".join(f"\n- {line}" if i == 0 else f"\n  {line}" for i, line in enumerate(
         of_topic("orders", "tierfold.io/segment.bytes: 7").splitlines()[1:]

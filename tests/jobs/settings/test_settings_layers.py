@@ -115,11 +115,43 @@ def test_names_that_only_brokers_use_have_no_effect() -> None:
     assert (values(line.topics), line.unused) == ({"segment_bytes": 1}, ("log.dirs", "super.users"))
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("log.remote.copy.lag.ms", "log.remote.copy.lag.bytes", "remote.copy.lag.ms"),
+        *("log.local.retention.ms", "local.retention.bytes", "remote.storage.enable"),
+        *("min.insync.replicas", "flush.ms", "ssl.key.password"),
+        "message.downconversion.enable",  # Until Kafka 4.0.
+    ],
+)
+def test_kafkas_own_names_have_no_effect_wherever_they_stand(name: str) -> None:
+    text = f'[broker]\n"{name}" = 1\n[topics."a*"]\n"{name}" = true\n"segment.bytes" = 7\n'
+    file = config_of_toml(text, where="mine.toml")
+    (table,) = file.tables
+    assert (file.unused, table.unused) == ((name,), (name,))
+    assert (file.broker, values(table.layer)) == ({}, {"segment_bytes": 7})
+    assert command_line([f"{name}=1"]).unused == (name,)
+
+
+def test_a_mistyped_name_without_effect_is_refused_with_a_suggestion() -> None:
+    where = 'mine.toml [topics."a"]'
+    with pytest.raises(BadSettings, match=r"Did you mean local\.retention\.ms\?"):
+        config_of_toml('[topics."a"]\n"local.retension.ms" = 1\n', where="mine.toml")
+    with pytest.raises(BadSettings, match=r"Did you mean segment\.bytes"):
+        config_of_toml('[topics."a"]\n"segment.byte" = 1\n', where="mine.toml")
+    # A dotted name without quotes is a table, whatever it begins with.
+    with pytest.raises(BadSettings) as error:
+        config_of_toml('[topics."a"]\npreallocate.x = 1\n', where="mine.toml")
+    assert str(error.value).startswith(f"{where}: 'preallocate' is a table, not a setting")
+
+
 def test_a_note_names_the_settings_without_effect_and_their_place(tmp_path: Path) -> None:
     config = tmp_path / "mine.toml"
-    config.write_text('[broker]\n"log.dirs" = "/a"\n"broker.id" = 1\n', encoding="utf-8")
+    text = '[broker]\n"log.dirs" = "/a"\n"broker.id" = 1\n[topics."a*"]\n"flush.ms" = 1\n'
+    config.write_text(text, encoding="utf-8")
     assert resolve(["num.io.threads=8"], config).notes == (
         f"{config} [broker]: log.dirs, broker.id have no effect here: only brokers use them",
+        f'{config} [topics."a*"]: flush.ms has no effect here: only brokers use it',
         "--set: num.io.threads has no effect here: only brokers use it",
     )
     assert resolve(["segment.bytes=1"]).notes == ()
