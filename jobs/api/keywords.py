@@ -22,6 +22,9 @@ CONFIG_VARIABLE: Final = "TIERFOLD_CONFIG"
 LOCAL_MAX_BYTES: Final = 2 * 2**30
 """Default of `local_max_bytes`."""
 
+RUNS_SHOWN: Final = 20
+"""How many runs `runs` shows by default."""
+
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
@@ -37,7 +40,7 @@ class SettingsKeywords(TypedDict, total=False):
     annotations, such as `tierfold.io/cleanup.policy`, are settings of their topics."""
 
 
-class TierKeywords(SettingsKeywords, total=False):
+class PlaceKeywords(SettingsKeywords, total=False):
     """Which tier."""
 
     catalog: str | None
@@ -50,6 +53,11 @@ class TierKeywords(SettingsKeywords, total=False):
     """A file with the broker's own properties of Aiven's plugin."""
     encryption_keys: Mapping[str, str | Path] | Sequence[str]
     """Key files of an encrypted tier by their id, or texts `ID=FILE`; the first encrypts."""
+
+
+class TierKeywords(PlaceKeywords, total=False):
+    """Which tier, and when."""
+
     now_ms: int | None
     """Decide as of this time, in epoch milliseconds. Default: now."""
 

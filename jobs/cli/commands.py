@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from tierfold.compaction.model.errors import TierfoldError
+from tierfold.jobs.api.keywords import RUNS_SHOWN
 from tierfold.jobs.cli.change_commands import (
     forget_verb,
     rebuild_verb,
@@ -240,6 +241,36 @@ def history_verb(output: Output, **given: Any) -> None:
     from tierfold.jobs.api.reading import history
 
     finish(output, history(**given))
+
+
+@tierfold.command("runs")
+@catalog_options
+@click.option("--run", metavar="RUN", help="Show all of one run: its name or a prefix of it.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    metavar="N",
+    default=RUNS_SHOWN,
+    show_default=True,
+    help="Show the newest N runs.",
+)
+@output_options
+@table_options("bytes", "saved", "cost", "read", "took")
+@settings_options
+def runs_verb(output: Output, **given: Any) -> None:
+    """Show what the last runs did: outcomes, bytes, cost, time, failed and slow partitions.
+
+    The exit code is 0 whatever the runs did.
+
+    \b
+    Examples:
+      tierfold runs /mnt/tier
+      tierfold runs /mnt/tier --only failed --limit 100
+      tierfold runs /mnt/tier --run 20261122T153000 --sort took
+    """
+    from tierfold.jobs.api.reading import runs
+
+    output.show(runs(**given))
 
 
 @tierfold.command("dump")

@@ -13,6 +13,7 @@
     verify_report    the result of `verify`
     vacuum_report    the result of `vacuum`
     history_report   the result of `history`
+    runs_report      the results of `runs`
     change_report    the results of `restore` and `forget`
     rebuild_report   the result of `rebuild`
     refusals_report  why partitions are refused, each reason once

@@ -35,7 +35,7 @@ from tierfold.jobs.pipeline.partition_report import (
     VACUUMED,
 )
 from tierfold.jobs.reports.request_report import Spent
-from tierfold.jobs.reports.views import ALL, Columns, View
+from tierfold.jobs.reports.views import ALL, Columns, View, csv_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -218,6 +218,10 @@ class Result(ABC, Generic[_Partition]):
         import pandas as pd
 
         return pd.json_normalize(self.to_dict()["partitions"])
+
+    def csv(self, view: View) -> str:
+        """Return the table of partitions as CSV."""
+        return csv_of(self.document(view)["partitions"], self.columns())
 
     def show(self, console: Console, view: View = ALL) -> None:
         """Print the tables; below them the time, the stored bytes and the requests."""
