@@ -157,6 +157,15 @@ class EngineKeywords(TypedDict, total=False):
     stays for the next call. No session is ever stopped."""
 
 
+class MetricsKeywords(TypedDict, total=False):
+    """Where the metrics of a run go; docs/metrics.md."""
+
+    metrics_file: str | Path | None
+    """Write a Prometheus textfile there, such as for node_exporter; it is replaced at once."""
+    pushgateway: str | None
+    """Push them to the Pushgateway at this URL."""
+
+
 class WritingKeywords(TypedDict, total=False):
     """What stops a verb that writes."""
 
@@ -169,7 +178,9 @@ class WritingKeywords(TypedDict, total=False):
     doing."""
 
 
-class CompactKeywords(PlanKeywords, EngineKeywords, WritingKeywords, total=False):
+class CompactKeywords(
+    PlanKeywords, EngineKeywords, WritingKeywords, MetricsKeywords, total=False
+):
     """The keywords of `compact`."""
 
     max_partitions: int | None
@@ -182,7 +193,9 @@ class CompactKeywords(PlanKeywords, EngineKeywords, WritingKeywords, total=False
     """Only show what would be done, as `plan` does."""
 
 
-class VerifyKeywords(ScopeKeywords, ClusterKeywords, EngineKeywords, total=False):
+class VerifyKeywords(
+    ScopeKeywords, ClusterKeywords, EngineKeywords, MetricsKeywords, total=False
+):
     """The keywords of `verify`."""
 
     second_opinion: bool
@@ -202,7 +215,9 @@ class ReadKeywords(TierKeywords, HoleKeywords, total=False):
     """As of `compact`."""
 
 
-class VacuumKeywords(ScopeKeywords, WritingKeywords, ClusterKeywords, SendKeywords, total=False):
+class VacuumKeywords(
+    ScopeKeywords, WritingKeywords, ClusterKeywords, SendKeywords, MetricsKeywords, total=False
+):
     """The keywords of `vacuum`."""
 
     grace_ms: int

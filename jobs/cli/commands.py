@@ -37,6 +37,7 @@ from tierfold.jobs.cli.options import (
     encryption_key_option,
     engine_options,
     if_held_option,
+    metrics_options,
     output_options,
     publish_options,
     replay_options,
@@ -117,6 +118,7 @@ def plan_verb(
 @budget_options
 @if_held_option
 @engine_options
+@metrics_options
 @clock_is_right_option
 @click.option("--dry-run", is_flag=True, help="Only show what would be done, as `plan` does.")
 def compact_verb(output: Output, **given: Any) -> None:
@@ -132,6 +134,7 @@ def compact_verb(output: Output, **given: Any) -> None:
       tierfold compact /mnt/tier --set cleanup.policy=compact --engine local
       tierfold compact /mnt/tier --set cleanup.policy=compact --holes-are-holes orders-0
       tierfold compact /mnt/tier --set cleanup.policy=compact --clock-is-right
+      tierfold compact /mnt/tier --config tierfold.toml --metrics-file /var/lib/tierfold.prom
     """
     from tierfold.jobs.api.changing import compact
 
@@ -205,6 +208,7 @@ def doctor_verb(output: Output, **given: Any) -> None:
     help="Also find the latest records with a Spark window; reads all logs twice.",
 )
 @duration_option
+@metrics_options
 def verify_verb(output: Output, **given: Any) -> None:
     """Read all live segments and check them: CRCs, offsets, indexes, latest values.
 

@@ -12,6 +12,7 @@
     broker_report    what `status` shows of brokers
     verify_report    the result of `verify`
     vacuum_report    the result of `vacuum`
+    metrics          a run's metrics, from its document
     history_report   the result of `history`
     runs_report      the results of `runs`
     change_report    the results of `restore` and `forget`

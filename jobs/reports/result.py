@@ -36,6 +36,7 @@ from tierfold.jobs.pipeline.partition_report import (
 )
 from tierfold.jobs.reports.request_report import Spent
 from tierfold.jobs.reports.views import ALL, Columns, View, csv_of
+from tierfold.jobs.settings.owner_labels import NO_LABELS, OwnerLabels
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -129,6 +130,8 @@ class Result(ABC, Generic[_Partition]):
     stored_bytes_before: int | None = None
     """Bytes of all objects of the partitions, replaced segments and orphans included, as the verb
     listed them; None: it did not, or could not list all."""
+    labels: OwnerLabels = NO_LABELS
+    """The labels of topics by owner."""
 
     verb: ClassVar[str]
 
@@ -201,11 +204,16 @@ class Result(ABC, Generic[_Partition]):
             **({"only": [*view.only]} if view.only else {}),
         }
         shown = self.shown(view)
-        entries = map(self.entry if view.has_segments else self.without_segments, shown)
-        document = about | self.details() | {"partitions": list(map(_with_lists, entries))}
+        entry = self.entry if view.has_segments else self.without_segments
+        entries = [_with_lists(entry(one)) | self._labelled(one.key.topic) for one in shown]
+        document = about | self.details() | {"partitions": entries}
         if self.spent is not None:
             document["requests"] = self.spent.entry(self._compacted_bytes)
         return document
+
+    def _labelled(self, topic: str) -> dict[str, Any]:
+        labels = self.labels.of(topic)
+        return {"labels": labels} if labels else {}
 
     def _totals(self) -> dict[str, Any]:
         outcomes = Counter(partition.outcome for partition in self.partitions)

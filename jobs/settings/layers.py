@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import cache
@@ -29,6 +29,7 @@ from tierfold.jobs.settings.cluster_table import NO_CLUSTER, GivenCluster, clust
 from tierfold.jobs.settings.definitions import BY_BROKER_NAME, BY_TOPIC_NAME, SETTINGS, Spelling
 from tierfold.jobs.settings.given_layout import UNSPECIFIED, GivenLayout, layout_of_table
 from tierfold.jobs.settings.kinds import POLICY_LIST, TRUE_OR_FALSE
+from tierfold.jobs.settings.owner_labels import LABELS, labels_of
 from tierfold.jobs.settings.store_table import store_options
 from tierfold.storage.tiers.store_options import ENVIRONMENT, StoreOptions
 
@@ -72,6 +73,8 @@ class TopicTable:
     layer: Layer
     where: str
     """The file and the table, for messages."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """The topics' labels by owner."""
 
     @property
     def is_exact(self) -> bool:
@@ -275,15 +278,16 @@ def _topic_table(pattern: str, table: object, file: str) -> TopicTable:
             where=where,
             remedy="Write a topic's name, or a shell pattern (* ? [abc]), one per table.",
         )
-    layer = {}
-    for name, value in _table(table, where).items():
+    layer, found = {}, dict(_table(table, where))
+    labels = labels_of(found.pop(LABELS, {}), where)
+    for name, value in found.items():
         spelling = BY_TOPIC_NAME.get(name)
         if spelling is None:
             raise not_a_topics(name, value, where)
         layer[spelling.setting.field] = SettingValue(
             value=_value(spelling, value, where), source=where
         )
-    return TopicTable(pattern=pattern, layer=layer, where=where)
+    return TopicTable(pattern=pattern, layer=layer, where=where, labels=labels)
 
 
 def not_a_topics(name: str, value: object, where: str) -> BadSettings:
