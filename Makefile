@@ -32,7 +32,8 @@ EVICT := $(BIN)/python -m tests.faults.evictions.evicted_run
 PUBLISH_KILLS := $(BIN)/python -m tests.faults.publishing_kills
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kafka dist emulators monitoring airflow test check lint pages bench soak clean jdk
+.PHONY: help demo demo-kafka dist emulators monitoring airflow test check lint pages bench soak \
+	clean jdk
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from importlib import resources
 from pathlib import Path
 from typing import Final
 
+from prometheus_client.parser import text_string_to_metric_families
+
 from tests.jobs.commands import COMPACT, Ran, tierfold
 from tests.jobs.tiers import folder_of, key_of, updated_tier
+from tierfold.jobs.reports.metrics import LAST_SUCCESS, Group, Sample
 
 SETTINGS: Final = """
 [topics."*"]
@@ -38,3 +42,27 @@ def refusing_run(tier: Path, *options: object) -> Ran:
     ran = tierfold("compact", tier, *COMPACT, "--config", config, *options, "--json")
     assert ran.code == 3, ran.stdout
     return ran
+
+
+def samples(text: str) -> dict[tuple[str, str, str], float]:
+    """By metric, verb and topic."""
+    return {
+        (one.name, one.labels["verb"], one.labels.get("topic", "")): one.value
+        for family in text_string_to_metric_families(text)
+        for one in family.samples
+    }
+
+
+def success(topic: str, at_s: float, *, is_success: bool = True) -> Group:
+    """The metrics of a topic after a run that ended at this time."""
+    key = {"tier": "/t", "verb": "compact", "topic": topic}
+    names = {"tierfold_refused_partitions": 1.0} | ({LAST_SUCCESS: at_s} if is_success else {})
+    return Group(
+        key=key,
+        samples=tuple(Sample(name=name, value=value, labels=key) for name, value in names.items()),
+    )
+
+
+def monitoring(name: str) -> str:
+    """A file of conf/monitoring, from where users find it."""
+    return resources.files("tierfold.conf").joinpath(f"monitoring/{name}").read_text("utf-8")

@@ -18,6 +18,7 @@ RUNTIME = packaging_docs.requirements(SETUP, "options", "install_requires")
 TESTING = packaging_docs.requirements(SETUP, "options.extras_require", "test")
 NOTEBOOK = packaging_docs.requirements(SETUP, "options.extras_require", "notebook")
 AIRFLOW = packaging_docs.requirements(SETUP, "options.extras_require", "airflow")
+OTEL = packaging_docs.requirements(SETUP, "options.extras_require", "otel")
 # Run as commands, and imported by no file.
 TOOLS = {"ruff", "mypy", "import-linter", "setuptools", "wheel", "ipykernel", "jupyterlab"}
 
@@ -40,13 +41,14 @@ def test_each_verb_and_its_options_have_help_an_example_and_a_place_in_the_refer
 
 def test_each_dependency_has_its_row() -> None:
     assert packaging_docs.missing_rows(RUNTIME, DEPENDENCIES) == []
-    assert [name for name in TESTING + NOTEBOOK + AIRFLOW if f"`{name}`" not in DEPENDENCIES] == []
+    optional = TESTING + NOTEBOOK + AIRFLOW + OTEL
+    assert [name for name in optional if f"`{name}`" not in DEPENDENCIES] == []
 
 
 @pytest.mark.parametrize(
     ("parts", "needed", "allowed"),
     [
-        ([source_tree.product], RUNTIME + AIRFLOW, RUNTIME + AIRFLOW),
+        ([source_tree.product], RUNTIME + AIRFLOW + OTEL, RUNTIME + AIRFLOW + OTEL),
         # The tests run the notebooks.
         ([source_tree.tests, source_tree.notebooks], TESTING, TESTING + RUNTIME + AIRFLOW),
         ([source_tree.notebooks], NOTEBOOK, NOTEBOOK + RUNTIME),

@@ -1,29 +1,26 @@
-"""Metrics reach a textfile, a Pushgateway and a collector; where they do not, the run goes on."""
+"""Metrics reach a textfile and a collector; where they do not, the run goes on."""
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 from typing import Any, Final
-from urllib.request import urlopen
 
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
 )
-from prometheus_client.parser import text_string_to_metric_families
 
 from tests.jobs.commands import COMPACT, tierfold
-from tests.monitoring.programs import PUSHGATEWAY, free_port, missing_programs, running
-from tests.monitoring.runs import labelled_tier, refusing_run
-from tierfold.jobs.api.metrics_sinks import push, write_textfile
-from tierfold.jobs.reports.metrics import LAST_SUCCESS, Group, Sample
+from tests.monitoring.programs import free_port
+from tests.monitoring.runs import labelled_tier, refusing_run, samples, success
+from tierfold.jobs.api.metrics_sinks import write_textfile
+from tierfold.jobs.reports.metrics import LAST_SUCCESS
 
 OTLP: Final = "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"
 
@@ -64,27 +61,6 @@ def server(status: int = 200) -> Iterator[Requests]:
             yield requests
         finally:
             serving.shutdown()
-
-
-def samples(text: str) -> dict[tuple[str, str, str], float]:
-    """By metric, verb and topic."""
-    return {
-        (one.name, one.labels["verb"], one.labels.get("topic", "")): one.value
-        for family in text_string_to_metric_families(text)
-        for one in family.samples
-    }
-
-
-def success(topic: str, at_s: float, *, is_success: bool = True) -> Group:
-    key = {"tier": "/t", "verb": "compact", "topic": topic}
-    names = {"tierfold_refused_partitions": 1.0} | ({LAST_SUCCESS: at_s} if is_success else {})
-    return Group(
-        key=key,
-        samples=tuple(Sample(name=name, value=value, labels=key) for name, value in names.items()),
-    )
-
-
-RUN: Final = Group(key={"tier": "/t", "verb": "compact"}, samples=())
 
 
 def test_a_run_writes_its_textfile(tmp_path: Path) -> None:
@@ -197,41 +173,3 @@ def test_verify_and_vacuum_have_metrics_too(tmp_path: Path) -> None:
         given = ("--config", config, "--metrics-file", file)
         assert tierfold(verb, tmp_path / "tier", *given, "--json").code == 0
         assert samples(file.read_text())["tierfold_failed_partitions", verb, "orders"] == 0
-
-
-@pytest.mark.skipif(bool(missing_programs()), reason="make monitoring")
-def test_a_gateway_keeps_a_success_and_forgets_topics_that_are_gone(tmp_path: Path) -> None:
-    address = f"127.0.0.1:{free_port()}"
-    url = f"http://{address}"
-    arguments = [PUSHGATEWAY, f"--web.listen-address={address}"]
-    other = {"tier": "/other", "verb": "compact", "topic": "gone"}
-    with running(arguments, f"{url}/-/ready", tmp_path / "gateway.log"):
-        push(url, [RUN, success("a", 1), success("gone", 1)], is_whole=True)
-        others = [Group(key=other, samples=success("gone", 1).samples)]
-        push(url, [replace(RUN, key={"tier": "/other", "verb": "compact"}), *others], is_whole=True)
-        push(url, [RUN, success("a", 2, is_success=False)], is_whole=False)
-        assert topics_of(url) == {("/t", "a"), ("/t", "gone"), ("/other", "gone")}
-        push(url, [RUN, success("a", 3, is_success=False)], is_whole=True)
-        assert topics_of(url) == {("/t", "a"), ("/other", "gone")}
-        with urlopen(f"{url}/metrics", timeout=10) as answer:
-            found = samples_of_tier(answer.read().decode())
-        assert found[LAST_SUCCESS] == 1
-        assert found["tierfold_refused_partitions"] == 1
-        # A slash in a tier's name is no part of the path.
-        refusing_run(tmp_path / "tier", "--pushgateway", url)
-        assert (str(tmp_path / "tier"), "bills") in topics_of(url)
-
-
-def topics_of(url: str) -> set[tuple[str, str]]:
-    with urlopen(f"{url}/api/v1/metrics", timeout=10) as answer:
-        labels = [one["labels"] for one in json.load(answer)["data"]]
-    return {(one["tier"], one["topic"]) for one in labels if "topic" in one}
-
-
-def samples_of_tier(text: str) -> dict[str, float]:
-    return {
-        one.name: one.value
-        for family in text_string_to_metric_families(text)
-        for one in family.samples
-        if one.labels.get("tier") == "/t" and one.labels.get("topic") == "a"
-    }

@@ -13,7 +13,7 @@ from tierfold.jobs.reports.metrics import HELP, LAST_SUCCESS, Group, metrics_of
 KEY = {"tier": "/t", "verb": "compact"}
 
 
-def entry(topic: str, outcome: str = "compacted", **more: Any) -> dict[str, Any]:
+def entry(topic: str, outcome: str = "compacted", **changed: Any) -> dict[str, Any]:
     return {
         "topic": topic,
         "outcome": outcome,
@@ -23,18 +23,18 @@ def entry(topic: str, outcome: str = "compacted", **more: Any) -> dict[str, Any]
         "bytes_written": 100,
         "ratio": {"clean_bytes": 300, "cleanable_bytes": 100},
         "superseded_gone_at": None,
-        **more,
+        **changed,
     }
 
 
-def document(*entries: dict[str, Any], **more: Any) -> dict[str, Any]:
+def document(*entries: dict[str, Any], **changed: Any) -> dict[str, Any]:
     return {
         **KEY,
         "finished_at_ms": 86_400_500,
         "duration_ms": 2500,
         "max_compaction_delay_secs": 7,
         "partitions": [*entries],
-        **more,
+        **changed,
     }
 
 
