@@ -32,7 +32,8 @@ EVICT := $(BIN)/python -m tests.faults.evictions.evicted_run
 PUBLISH_KILLS := $(BIN)/python -m tests.faults.publishing_kills
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kafka dist emulators airflow test check lint pages bench soak clean jdk
+.PHONY: help demo demo-kafka dist emulators monitoring airflow test check lint pages bench soak \
+	clean jdk
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +54,11 @@ emulators: ## install versitygw (Go) and Azurite (npm), for tests (build/emulato
 	@GOBIN="$(abspath build/emulators/bin)" \
 		go install github.com/versity/versitygw/cmd/versitygw@v1.8.0
 	@npm install --no-fund --no-audit --prefix build/emulators node@22 azurite@3.37.0
+
+monitoring: ## unpack Debian's Prometheus and Pushgateway, for tests (build/monitoring)
+	@mkdir -p build/monitoring
+	@cd build/monitoring && apt-get download -q prometheus prometheus-pushgateway \
+		&& for package in *.deb; do dpkg -x "$$package" . || exit; done
 
 airflow: jdk $(AIRFLOW)/.tierfold-airflow ## run the DAGs in a real Airflow (build/airflow-env)
 	@$(AIRFLOW)/bin/python -m pytest -c tests/airflow/pytest.ini tests/airflow

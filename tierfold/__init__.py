@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tierfold.jobs.api.changing import compact, forget, restore, vacuum
     from tierfold.jobs.api.failures import PartitionFailed, RunFenced
     from tierfold.jobs.api.frames import read, register
-    from tierfold.jobs.api.reading import doctor, explain, history, plan, status
+    from tierfold.jobs.api.reading import doctor, explain, history, plan, runs, status
     from tierfold.jobs.api.rebuilding import rebuild
     from tierfold.jobs.api.segment import read_segment
     from tierfold.jobs.api.topic_settings import config
@@ -54,6 +54,7 @@ __all__ = [
     "rebuild",
     "register",
     "restore",
+    "runs",
     "status",
     "vacuum",
     "verify",
@@ -65,7 +66,7 @@ _MODULES = {
     "tierfold.jobs.api.failures": "PartitionFailed RunFenced",
     "tierfold.jobs.api.rebuilding": "rebuild",
     "tierfold.jobs.api.frames": "read register",
-    "tierfold.jobs.api.reading": "doctor explain history plan status",
+    "tierfold.jobs.api.reading": "doctor explain history plan runs status",
     "tierfold.jobs.api.segment": "read_segment",
     "tierfold.jobs.api.topic_settings": "config",
     "tierfold.jobs.api.verifying": "verify",

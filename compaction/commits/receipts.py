@@ -6,7 +6,7 @@ A worker returns receipts, never rows: the driver checks them and commits them a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
@@ -102,6 +102,8 @@ class GroupReceipt:
     """The new segments, in offset order: one, or several if one would have been too large."""
     found_horizon_ms: int | None = None
     """The earliest delete horizon in sources that brokers wrote; None: they have none."""
+    task_ms: int = field(default=0, compare=False)
+    """How long the worker took."""
 
     @property
     def segment(self) -> Segment | None:

@@ -1,6 +1,6 @@
 """api: the verbs as functions, `import tierfold`; the command line calls them too.
 
-    reading           `plan`, `explain`, `status`, `doctor`, `history`
+    reading           `plan`, `explain`, `status`, `doctor`, `history`, `runs`
     verifying         `verify`
     changing          `compact`, `vacuum`, `restore`, `forget`
     rebuilding        `rebuild`
@@ -11,6 +11,7 @@
     opening           resolves the keyword arguments: settings, tier, scope, engine
     cluster_remarks   remarks that only a look at the cluster can show
     topic_settings    the settings of one topic, for `config`
+    metrics_sinks     hands a run's metrics to Prometheus and OpenTelemetry
     failures          what `check=True` raises
 
 Names load lazily: a worker that imports `tierfold.storage` imports none of this.

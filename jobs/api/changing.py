@@ -21,6 +21,7 @@ from tierfold.jobs.api.keywords import (
     VacuumKeywords,
     takes,
 )
+from tierfold.jobs.api.metrics_sinks import check_metrics, with_metrics
 from tierfold.jobs.api.opening import (
     budget_of,
     engine_of,
@@ -51,6 +52,7 @@ def compact(tier: str | Path, **given: Unpack[CompactKeywords]) -> CompactResult
     >>> tierfold.compact("s3://bucket/tier", topics=["orders.*"], config="tierfold.toml")
     """
     is_dry_run, budget = given.get("dry_run", False), budget_of(given)
+    check_metrics(given)
     tools = opened(
         tier,
         given,
@@ -71,7 +73,7 @@ def compact(tier: str | Path, **given: Unpack[CompactKeywords]) -> CompactResult
         run_id="" if is_unchanged else tools.context.run,
     )
     found = CompactResult(partitions=tuple(reports), publishing=publishing, **about)
-    return checked(found, given)
+    return checked(with_metrics(found, given), given)
 
 
 @takes(VacuumKeywords)
@@ -81,6 +83,7 @@ def vacuum(tier: str | Path, **given: Unpack[VacuumKeywords]) -> VacuumResult:
     >>> tierfold.vacuum("/mnt/tier", settings={"tier.binding": "detached"}, dry_run=True)
     """
     is_dry_run = given.get("dry_run", False)
+    check_metrics(given)
     tools = opened(tier, given, writing=WritingVerb.VACUUM, asks_brokers=True, publishes=True)
     publishing = tools.context.publishing_state
     limits = replace(
@@ -100,7 +103,7 @@ def vacuum(tier: str | Path, **given: Unpack[VacuumKeywords]) -> VacuumResult:
     result = VacuumResult(
         partitions=tuple(found), catalog_files=files, publishing=publishing, **about
     )
-    return checked(result, given)
+    return checked(with_metrics(result, given), given)
 
 
 @takes(RestoreKeywords)

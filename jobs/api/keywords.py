@@ -22,6 +22,9 @@ CONFIG_VARIABLE: Final = "TIERFOLD_CONFIG"
 LOCAL_MAX_BYTES: Final = 2 * 2**30
 """Default of `local_max_bytes`."""
 
+RUNS_SHOWN: Final = 20
+"""How many runs `runs` shows by default."""
+
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
@@ -37,7 +40,7 @@ class SettingsKeywords(TypedDict, total=False):
     annotations, such as `tierfold.io/cleanup.policy`, are settings of their topics."""
 
 
-class TierKeywords(SettingsKeywords, total=False):
+class PlaceKeywords(SettingsKeywords, total=False):
     """Which tier."""
 
     catalog: str | None
@@ -50,6 +53,11 @@ class TierKeywords(SettingsKeywords, total=False):
     """A file with the broker's own properties of Aiven's plugin."""
     encryption_keys: Mapping[str, str | Path] | Sequence[str]
     """Key files of an encrypted tier by their id, or texts `ID=FILE`; the first encrypts."""
+
+
+class TierKeywords(PlaceKeywords, total=False):
+    """Which tier, and when."""
+
     now_ms: int | None
     """Decide as of this time, in epoch milliseconds. Default: now."""
 
@@ -149,6 +157,15 @@ class EngineKeywords(TypedDict, total=False):
     stays for the next call. No session is ever stopped."""
 
 
+class MetricsKeywords(TypedDict, total=False):
+    """Where the metrics of a run go; docs/metrics.md."""
+
+    metrics_file: str | Path | None
+    """Write a Prometheus textfile there, such as for node_exporter; it is replaced at once."""
+    pushgateway: str | None
+    """Push them to the Pushgateway at this URL."""
+
+
 class WritingKeywords(TypedDict, total=False):
     """What stops a verb that writes."""
 
@@ -161,7 +178,9 @@ class WritingKeywords(TypedDict, total=False):
     doing."""
 
 
-class CompactKeywords(PlanKeywords, EngineKeywords, WritingKeywords, total=False):
+class CompactKeywords(
+    PlanKeywords, EngineKeywords, WritingKeywords, MetricsKeywords, total=False
+):
     """The keywords of `compact`."""
 
     max_partitions: int | None
@@ -174,7 +193,9 @@ class CompactKeywords(PlanKeywords, EngineKeywords, WritingKeywords, total=False
     """Only show what would be done, as `plan` does."""
 
 
-class VerifyKeywords(ScopeKeywords, ClusterKeywords, EngineKeywords, total=False):
+class VerifyKeywords(
+    ScopeKeywords, ClusterKeywords, EngineKeywords, MetricsKeywords, total=False
+):
     """The keywords of `verify`."""
 
     second_opinion: bool
@@ -194,7 +215,9 @@ class ReadKeywords(TierKeywords, HoleKeywords, total=False):
     """As of `compact`."""
 
 
-class VacuumKeywords(ScopeKeywords, WritingKeywords, ClusterKeywords, SendKeywords, total=False):
+class VacuumKeywords(
+    ScopeKeywords, WritingKeywords, ClusterKeywords, SendKeywords, MetricsKeywords, total=False
+):
     """The keywords of `vacuum`."""
 
     grace_ms: int

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal, TypedDict
+from typing import Any, Final, Literal, NotRequired, TypedDict
 
 from tierfold.compaction.commits.clocks import WritingVerb
 from tierfold.compaction.commits.holders import IfHeld
@@ -30,6 +30,7 @@ from tierfold.jobs.reports.request_report import Spent, spent_in
 from tierfold.jobs.reports.result import Result
 from tierfold.jobs.settings.cluster_table import cluster_of
 from tierfold.jobs.settings.given_layout import OPTIONS, GivenLayout
+from tierfold.jobs.settings.owner_labels import OwnerLabels
 from tierfold.jobs.settings.publishing import publishing_of
 from tierfold.jobs.settings.remarks import Remarks, remarks_on_tier
 from tierfold.jobs.settings.resolution import Settings, resolve
@@ -70,6 +71,7 @@ class About(TypedDict):
     finished_at_ms: int
     duration_ms: int
     stored_bytes_before: int | None
+    labels: NotRequired[OwnerLabels]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +103,7 @@ class Opened:
             finished_at_ms=now_ms(),
             duration_ms=round(1000 * (elapsed_s() - self.began_s)),
             stored_bytes_before=self.context.stored.before,
+            labels=self.settings.labels,
         )
 
 

@@ -1,4 +1,4 @@
-"""The verbs that change nothing: `plan`, `explain`, `status`, `doctor`, `history`.
+"""The verbs that change nothing: `plan`, `explain`, `status`, `doctor`, `history`, `runs`.
 
 Each function raises BadSettings for a wrong setting or argument, and UnreadableObject or CorruptLog
 if the tier or the catalog cannot be read. An error in one partition is in the result.
@@ -15,8 +15,10 @@ from tierfold.compaction.model.errors import BadSettings
 from tierfold.jobs.api.cluster_remarks import setup_warnings
 from tierfold.jobs.api.failures import checked
 from tierfold.jobs.api.keywords import (
+    RUNS_SHOWN,
     CheckKeywords,
     DoctorKeywords,
+    PlaceKeywords,
     PlanKeywords,
     ReplayKeywords,
     takes,
@@ -29,11 +31,13 @@ from tierfold.jobs.reports.estimate_report import prices_of
 from tierfold.jobs.reports.explained_plan import ExplainResult
 from tierfold.jobs.reports.history_report import HistoryResult
 from tierfold.jobs.reports.plan_report import PlanResult
+from tierfold.jobs.reports.runs_report import RunsResult
 from tierfold.jobs.reports.status_report import StatusResult
 from tierfold.jobs.settings.remarks import policy_warnings
 from tierfold.jobs.verbs import doctor as doctor_verb
 from tierfold.jobs.verbs import history as history_verb
 from tierfold.jobs.verbs import plan as plan_verb
+from tierfold.jobs.verbs import runs as runs_verb
 from tierfold.jobs.verbs import status as status_verb
 
 
@@ -157,3 +161,25 @@ def history(
     tools = opened(tier, given)
     found = history_verb.history(tools.context, partition, limit)
     return checked(HistoryResult(partitions=(found,), **tools.about()), given)
+
+
+@takes(PlaceKeywords)
+def runs(
+    tier: str | Path,
+    run: str | None = None,
+    limit: int = RUNS_SHOWN,
+    **given: Unpack[PlaceKeywords],
+) -> RunsResult:
+    """Return what the last runs did, the newest first; of one run, also each partition and chunk.
+
+    `run`: a run's name or a prefix of it. The catalog's table `runs` has all this.
+
+    >>> tierfold.runs("/mnt/tier").to_pandas()[["run", "verb", "outcome", "saved_bytes"]]
+    """
+    tools = opened(tier, given)
+    if run is None:
+        found = runs_verb.last_runs(tools.context, limit)
+    else:
+        found = runs_verb.one_run(tools.context, run)
+    tier_uri, remarks = tools.context.tier_uri, tools.remarks
+    return RunsResult(tier=tier_uri, runs=found.runs, rows=found.rows, remarks=remarks)

@@ -8,6 +8,7 @@ from typing import Unpack
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.jobs.api.failures import checked
 from tierfold.jobs.api.keywords import VerifyKeywords, takes
+from tierfold.jobs.api.metrics_sinks import check_metrics, with_metrics
 from tierfold.jobs.api.opening import engine_of, opened
 from tierfold.jobs.reports.verify_report import VerifyResult
 from tierfold.jobs.verbs import verify as verify_verb
@@ -31,6 +32,7 @@ def verify(tier: str | Path, **given: Unpack[VerifyKeywords]) -> VerifyResult:
         )
     duration_ms = given.get("max_duration_ms")
     extent = verify_verb.Extent(second_opinion=second_opinion, max_duration_ms=duration_ms)
+    check_metrics(given)
     tools = opened(tier, given, asks_brokers=True)
     found = verify_verb.verify(
         tools.context,
@@ -39,4 +41,5 @@ def verify(tier: str | Path, **given: Unpack[VerifyKeywords]) -> VerifyResult:
         extent,
         engine_of(given),
     )
-    return checked(VerifyResult(partitions=tuple(found), **tools.about()), given)
+    result = VerifyResult(partitions=tuple(found), **tools.about())
+    return checked(with_metrics(result, given), given)

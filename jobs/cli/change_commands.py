@@ -17,6 +17,7 @@ from tierfold.jobs.cli.options import (
     duration_option,
     holes_option,
     if_held_option,
+    metrics_options,
     output_options,
     publish_option,
     publish_options,
@@ -204,6 +205,7 @@ def rebuild_verb(output: Output, **given: Any) -> None:
     " their log, once they are --orphan-age old. Only with tier.binding=detached.",
 )
 @duration_option
+@metrics_options
 @if_held_option
 @clock_is_right_option
 @click.option(

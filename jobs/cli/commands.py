@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from tierfold.compaction.model.errors import TierfoldError
+from tierfold.jobs.api.keywords import RUNS_SHOWN
 from tierfold.jobs.cli.change_commands import (
     forget_verb,
     rebuild_verb,
@@ -36,6 +37,7 @@ from tierfold.jobs.cli.options import (
     encryption_key_option,
     engine_options,
     if_held_option,
+    metrics_options,
     output_options,
     publish_options,
     replay_options,
@@ -116,6 +118,7 @@ def plan_verb(
 @budget_options
 @if_held_option
 @engine_options
+@metrics_options
 @clock_is_right_option
 @click.option("--dry-run", is_flag=True, help="Only show what would be done, as `plan` does.")
 def compact_verb(output: Output, **given: Any) -> None:
@@ -131,6 +134,7 @@ def compact_verb(output: Output, **given: Any) -> None:
       tierfold compact /mnt/tier --set cleanup.policy=compact --engine local
       tierfold compact /mnt/tier --set cleanup.policy=compact --holes-are-holes orders-0
       tierfold compact /mnt/tier --set cleanup.policy=compact --clock-is-right
+      tierfold compact /mnt/tier --config tierfold.toml --metrics-file /var/lib/tierfold.prom
     """
     from tierfold.jobs.api.changing import compact
 
@@ -204,6 +208,7 @@ def doctor_verb(output: Output, **given: Any) -> None:
     help="Also find the latest records with a Spark window; reads all logs twice.",
 )
 @duration_option
+@metrics_options
 def verify_verb(output: Output, **given: Any) -> None:
     """Read all live segments and check them: CRCs, offsets, indexes, latest values.
 
@@ -240,6 +245,36 @@ def history_verb(output: Output, **given: Any) -> None:
     from tierfold.jobs.api.reading import history
 
     finish(output, history(**given))
+
+
+@tierfold.command("runs")
+@catalog_options
+@click.option("--run", metavar="RUN", help="Show all of one run: its name or a prefix of it.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    metavar="N",
+    default=RUNS_SHOWN,
+    show_default=True,
+    help="Show the newest N runs.",
+)
+@output_options
+@table_options("bytes", "saved", "cost", "read", "took")
+@settings_options
+def runs_verb(output: Output, **given: Any) -> None:
+    """Show what the last runs did: outcomes, bytes, cost, time, failed and slow partitions.
+
+    The exit code is 0 whatever the runs did.
+
+    \b
+    Examples:
+      tierfold runs /mnt/tier
+      tierfold runs /mnt/tier --only failed --limit 100
+      tierfold runs /mnt/tier --run 20261122T153000 --sort took
+    """
+    from tierfold.jobs.api.reading import runs
+
+    output.show(runs(**given))
 
 
 @tierfold.command("dump")

@@ -319,6 +319,21 @@ if_held_option: Final = click.option(
     " minutes. take-over: claim it, and discard what that run is doing to it.",
 )
 
+metrics_options: Final = together(
+    click.option(
+        "--metrics-file",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        help="Write the run's metrics there, as a textfile for Prometheus' node_exporter.",
+    ),
+    click.option(
+        "--pushgateway",
+        metavar="URL",
+        help="Push the run's metrics to Prometheus' Pushgateway, such as http://gateway:9091.",
+    ),
+)
+"""Where metrics go; docs/metrics.md. OpenTelemetry is asked for by its own variables."""
+
 budget_options: Final = together(
     click.option(
         "--max-partitions",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, MutableMapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -77,8 +77,8 @@ class Shown(Protocol):
     def document(self, view: View) -> dict[str, Any]:
         """Return the document."""
 
-    def columns(self) -> Mapping[str, tuple[str, ...]]:
-        """Return the columns of its table of partitions, with the fields that they show."""
+    def csv(self, view: View) -> str:
+        """Return its table as CSV."""
 
 
 class Output:
@@ -169,10 +169,8 @@ class _Csv(Output):
     """The table of partitions as CSV on stdout."""
 
     def _print(self, result: Shown) -> None:
-        from tierfold.jobs.reports.views import csv_of
-
-        # Not click's echo of a text: a line ends with CR and LF.
-        click.echo(csv_of(result.document(self.view)["partitions"], result.columns()), nl=False)
+        # A line ends with CR and LF already.
+        click.echo(result.csv(self.view), nl=False)
 
 
 class Document(Output):

@@ -15,6 +15,7 @@ from tierfold.compaction.cleaning.offset_map import SUPERSEDED, SUPERSEDING
 from tierfold.compaction.cleaning.rounds import GroupTask
 from tierfold.compaction.model.segments import Segment
 from tierfold.jobs.engines.rows import Row, RowKind, Worker, failure, pickled, unpickled
+from tierfold.storage.clock import elapsed_s
 from tierfold.storage.segments.group_rewrite import rewrite_group
 
 FoundRows: TypeAlias = dict[tuple[int, int], list[Row]]
@@ -78,7 +79,7 @@ def _rewritten(worker: Worker, order: Row, task: GroupTask, found: FoundRows) ->
         for segment, place in zip(task.group.segments, task.places, strict=True)
     }
 
-    unscanned = dict(task.unscanned)
+    unscanned, began_s = dict(task.unscanned), elapsed_s()
 
     def bits(segment: Segment) -> NDArray[np.uint8]:
         if segment.segment_id in unscanned:
@@ -93,11 +94,10 @@ def _rewritten(worker: Worker, order: Row, task: GroupTask, found: FoundRows) ->
             for row in found[place]
             if row.kind is RowKind.OUTLINE
         }
-        payload = pickled(
-            rewrite_group(
-                worker.tier, task, bits, outlines, worker.key_indexes, worker.proceed
-            )
+        receipt = rewrite_group(
+            worker.tier, task, bits, outlines, worker.key_indexes, worker.proceed
         )
+        payload = pickled(replace(receipt, task_ms=round(1000 * (elapsed_s() - began_s))))
     except Exception as error:  # noqa: BLE001 - it stops this partition alone, and is reported
         kind = RowKind.FAILED
         payload = failure(error, f"{task.key}, group {task.group_index}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -18,6 +18,7 @@ from tierfold.compaction.skipping.probe_counts import NO_PROBES, ProbeCounts
 from tierfold.compaction.skipping.segment_facts import SegmentFacts
 from tierfold.compaction.skipping.skip_decision import CompetingKeys
 from tierfold.jobs.engines.rows import Found, Row, RowKind, SegmentStage, Worker, pickled
+from tierfold.storage.clock import elapsed_s
 from tierfold.storage.segments.index_reason import outlined_batches
 from tierfold.storage.segments.log_windows import live_log
 from tierfold.storage.segments.segment_metadata import has_corrupt_index
@@ -59,6 +60,8 @@ class ScanSummary:
     spared: tuple[tuple[str, int], ...] = ()
     """Their ids, each with an upper bound of the superseded bytes that the round left in it."""
     probes: ProbeCounts = NO_PROBES
+    task_ms: int = field(default=0, compare=False)
+    """How long the workers scanned."""
 
 
 TOO_MANY: Final = b"-"
@@ -67,10 +70,12 @@ TOO_MANY: Final = b"-"
 _COUNTS: Final = ("records", "record_bytes", "malformed_versions", "without_key")
 """The counts that a `ScannedSegment` also has."""
 
+_SUMMED: Final = (*_COUNTS, "log_bytes", "task_ms")
+
 
 def summed(found: Sequence[ScanSummary]) -> ScanSummary:
     """Return the summary of a round from those of its segments, in offset order."""
-    counts = {name: sum(getattr(one, name) for one in found) for name in (*_COUNTS, "log_bytes")}
+    counts = {name: sum(getattr(one, name) for one in found) for name in _SUMMED}
     return ScanSummary(
         txn_batches=joined_batches([one.txn_batches for one in found]),
         plain=tuple(plain for one in found for plain in one.plain),
@@ -87,6 +92,7 @@ class ScanStage(SegmentStage):
 
     def found(self, worker: Worker, row: Row, task: ScanTask, /) -> Iterator[Found]:
         """Scan a source in full, and any other segment only for its transaction batches."""
+        began_s = elapsed_s()
         log = live_log(
             worker.tier, task.key, task.segment, task.batch_bytes_max, worker.proceed
         )
@@ -123,6 +129,7 @@ class ScanStage(SegmentStage):
         summary = ScanSummary(
             txn_batches=scanned.txn_batches,
             log_bytes=log_bytes,
+            task_ms=round(1000 * (elapsed_s() - began_s)),
             plain=() if plain is None else ((row.segment_index, plain),),
             **counts,
         )

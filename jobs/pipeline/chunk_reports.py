@@ -29,6 +29,7 @@ def whole_report(chunks: Sequence[PartitionReport], *, left: str = "") -> Partit
         index_bytes_written=sum(report.index_bytes_written for report in chunks),
         bytes_read=sum(report.bytes_read for report in chunks),
         bytes_written=sum(report.bytes_written for report in chunks),
+        task_ms=sum(report.task_ms for report in chunks),
         events_sent=sum(report.events_sent for report in chunks),
     )
     if not done or len(chunks) == 1:

@@ -110,6 +110,8 @@ class PartitionReport:
     """Bytes of `.log`s that finished tasks read, each time they did."""
     bytes_written: int = 0
     """Bytes of all objects that they wrote, committed or not."""
+    task_ms: int = 0
+    """How long these tasks took, in milliseconds, one after the other."""
     counts: Counts = field(default_factory=Counts)
     ratio: DirtyRatio | None = None
     """How dirty and how overdue it was; None if it was not inspected."""
@@ -145,7 +147,7 @@ class PartitionReport:
         """The partition's entry in the `--json` document."""
         entry = asdict(self)
         key = entry.pop("key")
-        del entry["superseded"], entry["held_by"], entry["estimate"]
+        del entry["superseded"], entry["held_by"], entry["estimate"], entry["task_ms"]
         for name in OF_BROKERS:
             del entry[name]
         if self.outlook is None:
@@ -317,6 +319,7 @@ def result_report(planned: PartitionReport, result: RoundResult) -> PartitionRep
         epoch=result.round.state.epoch,
         bytes_read=result.bytes_read,
         bytes_written=result.bytes_written,
+        task_ms=result.task_ms,
         retrieval_usd=0.0,  # It is in the price of the run's requests.
     )
     if result.failure is not None or result.outcome is None:

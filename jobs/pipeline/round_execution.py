@@ -56,6 +56,8 @@ class RoundResult:
     """Bytes of `.log`s that its finished tasks read, each time they did."""
     bytes_written: int = 0
     """Bytes of all objects that they wrote, also of segments that were then written again."""
+    task_ms: int = 0
+    """How long they took, in milliseconds, one after the other."""
     failure: str | None = None
     """Why it stopped before the commit."""
     outcome: Outcome | None = None
@@ -106,6 +108,7 @@ def _with_transactions(result: RoundResult, found: ScanSummary) -> RoundResult:
         result,
         scan=found,
         bytes_read=found.log_bytes,
+        task_ms=found.task_ms,
         transactions=status,
         unindexed=len(status.unindexed),
         failure=f"{work.key}: {why}" if why else None,
@@ -132,8 +135,12 @@ def _scanned_again(
 
 def _after_both(first: RoundResult, second: RoundResult) -> RoundResult:
     """The result of the second scan, with what only the first one knows."""
-    bytes_read = first.bytes_read + second.bytes_read
-    return replace(second, unindexed=first.unindexed, bytes_read=bytes_read)
+    return replace(
+        second,
+        unindexed=first.unindexed,
+        bytes_read=first.bytes_read + second.bytes_read,
+        task_ms=first.task_ms + second.task_ms,
+    )
 
 
 def _within_keyless_max(result: RoundResult) -> RoundResult:
@@ -230,6 +237,7 @@ def _with_receipts(
             receipts=_in_order((*one.receipts, *receipts[one.round.index])),
             bytes_read=one.bytes_read + sum(new.bytes_read for new in receipts[one.round.index]),
             bytes_written=one.bytes_written + _stored_bytes(receipts[one.round.index]),
+            task_ms=one.task_ms + sum(new.task_ms for new in receipts[one.round.index]),
             failure=one.failure or failures.get(one.round.index),
         )
         for one in results

@@ -88,6 +88,7 @@ def _of_the_chunk(report: PartitionReport) -> dict[str, Any]:
         "verified": asdict(report.parts_verified),
         "bytes_read": report.bytes_read,
         "bytes_written": report.bytes_written,
+        "task_ms": report.task_ms or None,
         "dirty_ratio": None if ratio is None else float(ratio.precedence[1]),
         "delay_ms": None if ratio is None else ratio.delay_ms,
     }

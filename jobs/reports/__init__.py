@@ -13,7 +13,9 @@
     broker_report    what `status` shows of brokers
     verify_report    the result of `verify`
     vacuum_report    the result of `vacuum`
+    metrics          a run's metrics, from its document
     history_report   the result of `history`
+    runs_report      the results of `runs`
     change_report    the results of `restore` and `forget`
     rebuild_report   the result of `rebuild`
     refusals_report  why partitions are refused, each reason once

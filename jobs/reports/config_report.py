@@ -13,7 +13,7 @@ from tierfold.compaction.model.redaction import printable
 from tierfold.jobs.pipeline.partition_report import OK
 from tierfold.jobs.reports.result import document_head
 from tierfold.jobs.reports.tables import Column, print_rows
-from tierfold.jobs.reports.views import Columns, View
+from tierfold.jobs.reports.views import View
 from tierfold.jobs.settings.beside_cluster import ClusterSetting
 from tierfold.jobs.settings.remarks import Remarks
 from tierfold.jobs.settings.resolution import EffectiveSetting
@@ -45,9 +45,9 @@ class ConfigResult:
             **({"brokers": brokers} if brokers else {}),
         }
 
-    def columns(self) -> Columns:
-        """Return none: there is no table of partitions."""
-        return {}
+    def csv(self, _view: View) -> str:
+        """Return nothing: there is no table of partitions."""
+        return ""
 
     def show(self, console: Console, _view: View) -> None:
         """Print the settings, and below them what brokers have, if they were asked."""

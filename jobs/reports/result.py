@@ -36,7 +36,8 @@ from tierfold.jobs.pipeline.partition_report import (
 )
 from tierfold.jobs.reports.request_report import Spent
 from tierfold.jobs.reports.screen import Screen
-from tierfold.jobs.reports.views import ALL, Columns, View
+from tierfold.jobs.reports.views import ALL, Columns, View, csv_of
+from tierfold.jobs.settings.owner_labels import NO_LABELS, OwnerLabels
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -130,6 +131,8 @@ class Result(ABC, Generic[_Partition]):
     stored_bytes_before: int | None = None
     """Bytes of all objects of the partitions, replaced segments and orphans included, as the verb
     listed them; None: it did not, or could not list all."""
+    labels: OwnerLabels = NO_LABELS
+    """The labels of topics by owner."""
 
     verb: ClassVar[str]
 
@@ -202,11 +205,16 @@ class Result(ABC, Generic[_Partition]):
             **({"only": [*view.only]} if view.only else {}),
         }
         shown = self.shown(view)
-        entries = map(self.entry if view.has_segments else self.without_segments, shown)
-        document = about | self.details() | {"partitions": list(map(_with_lists, entries))}
+        entry = self.entry if view.has_segments else self.without_segments
+        entries = [_with_lists(entry(one)) | self._labelled(one.key.topic) for one in shown]
+        document = about | self.details() | {"partitions": entries}
         if self.spent is not None:
             document["requests"] = self.spent.entry(self._compacted_bytes)
         return document
+
+    def _labelled(self, topic: str) -> dict[str, Any]:
+        labels = self.labels.of(topic)
+        return {"labels": labels} if labels else {}
 
     def _totals(self) -> dict[str, Any]:
         outcomes = Counter(partition.outcome for partition in self.partitions)
@@ -219,6 +227,10 @@ class Result(ABC, Generic[_Partition]):
         import pandas as pd
 
         return pd.json_normalize(self.to_dict()["partitions"])
+
+    def csv(self, view: View) -> str:
+        """Return the table of partitions as CSV."""
+        return csv_of(self.document(view)["partitions"], self.columns())
 
     def show(self, console: Console, view: View = ALL) -> None:
         """Print the tables; below them the time, the stored bytes and the requests."""

@@ -67,7 +67,7 @@ class View:
         return [partition for partition, _ in shown]
 
     def _meets(self, entry: Entry, outcomes: Collection[str]) -> bool:
-        codes = {part["code"] for part in entry["refusals"]}
+        codes = {part["code"] for part in entry.get("refusals", ())}
         reason = entry["reason"].lower()
         return any(
             one == entry["outcome"] if one in outcomes else one in codes or one.lower() in reason
@@ -90,7 +90,9 @@ def csv_of(entries: Iterable[Entry], columns: Columns) -> str:
 
     A cell is empty for null and for what an entry lacks; sentences of a list are joined.
     """
-    names = [*dict.fromkeys((*_HEAD, *(name for shown in columns.values() for name in shown)))]
+    shown = [name for fields in columns.values() for name in fields]
+    head = _HEAD if PARTITION in columns else ()
+    names = [*dict.fromkeys((*head, *shown))]
     text = io.StringIO()
     writer = csv.writer(text)  # Its default dialect is that of RFC 4180.
     writer.writerow(names)

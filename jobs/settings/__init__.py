@@ -9,6 +9,7 @@
     rsm_config        reads the broker's properties of Aiven's plugin
     rsm_place         where these properties say that brokers write to
     layers            reads defaults, the user's file, `--set`; knows names that only brokers use
+    owner_labels      labels of topics by owner, for metrics and documents
     kafka_topics      a topic's settings as annotations of its resource of Strimzi
     cluster_layer     a topic's settings as the cluster has them
     resolution        decides which layer takes effect

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import cache
@@ -29,6 +29,7 @@ from tierfold.jobs.settings.cluster_table import NO_CLUSTER, GivenCluster, clust
 from tierfold.jobs.settings.definitions import BY_BROKER_NAME, BY_TOPIC_NAME, SETTINGS, Spelling
 from tierfold.jobs.settings.given_layout import UNSPECIFIED, GivenLayout, layout_of_table
 from tierfold.jobs.settings.kinds import POLICY_LIST, TRUE_OR_FALSE
+from tierfold.jobs.settings.owner_labels import LABELS, labels_of
 from tierfold.jobs.settings.store_table import store_options
 from tierfold.storage.tiers.store_options import ENVIRONMENT, StoreOptions
 
@@ -76,6 +77,8 @@ class TopicTable:
     """The file and the table, for messages."""
     unused: tuple[str, ...] = ()
     """Kafka's names that have no effect here."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """The topics' labels by owner."""
 
     @property
     def is_exact(self) -> bool:
@@ -298,8 +301,8 @@ def _topic_table(pattern: str, table: object, file: str) -> TopicTable:
             where=where,
             remedy="Write a topic's name, or a shell pattern (* ? [abc]), one per table.",
         )
-    layer = {}
-    values = _table(table, where)
+    layer, values = {}, dict(_table(table, where))
+    labels = labels_of(values.pop(LABELS, {}), where)
     unused = tuple(name for name, value in values.items() if is_unused(name, value))
     for name, value in values.items():
         if name in unused:
@@ -310,7 +313,7 @@ def _topic_table(pattern: str, table: object, file: str) -> TopicTable:
         layer[spelling.setting.field] = SettingValue(
             value=_value(spelling, value, where), source=where
         )
-    return TopicTable(pattern=pattern, layer=layer, where=where, unused=unused)
+    return TopicTable(pattern=pattern, layer=layer, where=where, unused=unused, labels=labels)
 
 
 def not_a_topics(name: str, value: object, where: str) -> BadSettings:

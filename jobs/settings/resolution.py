@@ -48,6 +48,7 @@ from tierfold.jobs.settings.layers import (
     read_config,
     shipped_defaults,
 )
+from tierfold.jobs.settings.owner_labels import OwnerLabels
 from tierfold.storage.tiers.store_options import ENVIRONMENT, StoreOptions
 
 NOT_SET: Final = "default"
@@ -122,6 +123,11 @@ class Settings:
     """The cluster, from `[cluster]` of the user's file."""
     of_topics: Mapping[str, ClusterLayers] = field(default_factory=dict)
     """By topic, what the cluster says of it; empty: it was not asked."""
+
+    @property
+    def labels(self) -> OwnerLabels:
+        """The labels of topics by owner."""
+        return OwnerLabels(tuple((one.pattern, one.labels) for one in self.tables if one.labels))
 
     @property
     def binding(self) -> Detached | Undeclared:

@@ -11,6 +11,7 @@
     verify_targets   what `verify` reads of each partition
     second_opinion   `verify --second-opinion`
     history          `history`
+    runs             `runs`
     row_change       claims a row and commits one change: `restore`, `forget`
     restore          `restore`
     restore_target   which earlier state `restore --to` names

@@ -9,6 +9,7 @@
     discovered_table   what planning has read of segments that no row names
     sign_folder     the signs of life of runs at work
     delta_tables    Delta tables through delta-rs: read, append, compare and swap
+    table_scans     reads rows of a table, without files that have none of them
     delta_errors    the errors of delta-rs as one sentence each
     delta_log       the log of a table: checked, synced, cut
     delta_commits   one commit file, and whether it is whole

@@ -9,21 +9,33 @@ reads the rows: its Arrow data set would leave threads behind that abort the pro
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, write_deltalake
+from deltalake import (
+    CommitProperties,
+    DeltaTable,
+    PostCommitHookProperties,
+    WriterProperties,
+    write_deltalake,
+)
 from deltalake.exceptions import CommitFailedError, DeltaError, DeltaProtocolError
 
 from tierfold.compaction.model.errors import BadSettings, CorruptLog, UnreadableObject
 from tierfold.storage.catalog import log_boundary
-from tierfold.storage.catalog.delta_commits import DATA_FILE, REPAIR, name_violation
+from tierfold.storage.catalog.delta_commits import DATA_FILE
 from tierfold.storage.catalog.delta_errors import is_refused, plain_error, translated_errors
 from tierfold.storage.catalog.delta_log import DeltaLog, commit_name
 from tierfold.storage.catalog.opened_files import table_files
+from tierfold.storage.catalog.table_scans import (
+    least_of_last,
+    mergeable,
+    scanned,
+    scanned_range,
+)
 from tierfold.storage.clock import now_ms
 from tierfold.storage.tiers.store_options import ENVIRONMENT, StoreOptions
 
@@ -64,7 +76,7 @@ class DeltaVersion:
     def read(self, predicate: str) -> pa.Table:
         """The rows of this version that meet a predicate over partition columns, in no order."""
         with translated_errors(self._uri):
-            return _scanned(self._table, self._log, predicate)
+            return scanned(self._table, self._log, predicate)
 
     def replace(self, predicate: str, rows: pa.Table) -> bool:
         """Replace all rows that meet `predicate` by `rows`, in one durable commit.
@@ -125,7 +137,52 @@ class DeltaFolder:
             table = self._open()
             if table is None:
                 return self._layout.schema.empty_table()
-            return _scanned(table, self._log, predicate)
+            return scanned(table, self._log, predicate)
+
+    def read_last(self, column: str, count: int, columns: Sequence[str]) -> pa.Table:
+        """The rows with the `count` highest values of a text column, in no order.
+
+        It has those of `columns` that the table has. Files that are not needed are not read.
+        """
+        with translated_errors(self._uri):
+            table = self._open()
+            if table is None:
+                return self._layout.schema.empty_table()
+            least = least_of_last(table, self._log, column, count)
+            return scanned_range(table, self._log, column, least, columns=columns)
+
+    def read_range(self, column: str, least: str, most: str) -> pa.Table:
+        """The rows whose text column lies between two values, both included; as `read_last`."""
+        with translated_errors(self._uri):
+            table = self._open()
+            if table is None:
+                return self._layout.schema.empty_table()
+            return scanned_range(table, self._log, column, least, most)
+
+    def merge_files(self, *, file_bytes: int, file_rows: int, files_max: int) -> None:
+        """Merge small files, in their order, if there are more than `files_max` of them.
+
+        A file is small below `file_bytes` and about `file_rows` rows. It is one durable commit, and
+        `clean_up` deletes the merged files later. Of two merges at once, one changes nothing.
+        """
+        with translated_errors(self._uri):
+            table = self._open()
+            if table is None:
+                return
+            count, below_bytes = mergeable(
+                table, self._log, file_bytes=file_bytes, file_rows=file_rows
+            )
+            if count <= files_max:
+                return
+            self._files.ensure_space(below_bytes)
+            with suppress(CommitFailedError):
+                table.optimize.compact(
+                    target_size=below_bytes,
+                    writer_properties=_AS_APPENDED,
+                    commit_properties=_COMMIT,
+                    post_commithook_properties=_NO_HOOKS,
+                )
+                _completed(table, self._log)
 
     def past(self, predicate: str) -> Iterator[pa.Table]:
         """Yield the rows that met a predicate over partition columns, newest version first.
@@ -138,7 +195,7 @@ class DeltaFolder:
             if table is None:
                 return
             files = table.file_uris(file_pruning_predicate=predicate)
-            rows = _scanned(table, self._log, predicate)
+            rows = scanned(table, self._log, predicate)
         yield rows
         for version in self._log.readable_before(table.version()):
             try:
@@ -146,7 +203,7 @@ class DeltaFolder:
                 found = table.file_uris(file_pruning_predicate=predicate)
                 if found == files:
                     continue
-                rows = _scanned(table, self._log, predicate)
+                rows = scanned(table, self._log, predicate)
             except (DeltaError, OSError, CorruptLog, pa.ArrowException) as error:
                 if is_refused(error):
                     raise plain_error(error, self._uri) from None
@@ -290,6 +347,9 @@ _COMMIT: Final = CommitProperties(max_commit_retries=COMMIT_RETRIES)
 
 _NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
+_AS_APPENDED: Final = WriterProperties(compression="SNAPPY")
+"""How delta-rs compresses what is appended; a merge would use another codec."""
+
 _NO_CLEANUP: Final = {"delta.enableExpiredLogCleanup": "false"}
 
 _HOUR_MS: Final = 3_600_000
@@ -307,24 +367,6 @@ def _ensure_plain_protocol(table: DeltaTable) -> None:
             f"readers must know version {protocol.min_reader_version}"
             f"{features and f' ({features})'}, and this tierfold reads {READER_VERSION}"
         )
-
-
-def _scanned(table: DeltaTable, log: DeltaLog, predicate: str | None) -> pa.Table:
-    """The rows that meet a predicate; its data files lie below it, and unpack to no huge size."""
-    actions = pa.table(table.get_add_actions(flatten=True))
-    sizes = actions["size_bytes"].to_pylist()
-    for name, size_bytes in zip(actions["path"].to_pylist(), sizes, strict=True):
-        # A checkpoint may name it, which is not read commit by commit.
-        if violation := name_violation(name):
-            raise CorruptLog(violation, where=log.files.uri, remedy=REPAIR)
-        try:
-            log.ensure_bounded(name, size_bytes)
-        except FileNotFoundError:
-            pass  # delta-rs says whether it needs the file.
-        except UnreadableObject:
-            if not log.files.is_atomic:
-                raise
-    return pa.table(table.scan(predicate=predicate))
 
 
 def _keep_commits(table: DeltaTable, log: DeltaLog) -> None:

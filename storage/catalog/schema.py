@@ -355,6 +355,10 @@ class RunRow:
             nullable=True,
         ),
     ]
+    task_ms: Annotated[
+        int | None,
+        _LONG("milliseconds that its finished tasks took in all; null: none ran", nullable=True),
+    ]
 
 
 _STORED: Final[Mapping[str, _Column]] = {

@@ -60,6 +60,7 @@ A_RUN: Final = RunRow(
     dirty_ratio=0.75,
     delay_ms=2**40,
     stage_seconds={"scan": 1.5, "rewrite": 0.25},
+    task_ms=1700,
 )
 
 

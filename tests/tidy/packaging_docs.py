@@ -14,6 +14,8 @@ IMPORTED_AS: Final = {
     "delta-spark": "delta",
     "google-crc32c": "google_crc32c",
     "import-linter": "importlinter",
+    "opentelemetry-exporter-otlp-proto-http": "opentelemetry",
+    "prometheus-client": "prometheus_client",
     "pycryptodome": "Crypto",
     "pyyaml": "yaml",
     "pyspark-client": "pyspark",

@@ -19,6 +19,8 @@ TESTING = packaging_docs.requirements(SETUP, "options.extras_require", "test")
 NOTEBOOK = packaging_docs.requirements(SETUP, "options.extras_require", "notebook")
 DELTA = packaging_docs.requirements(SETUP, "options.extras_require", "delta")
 AIRFLOW = packaging_docs.requirements(SETUP, "options.extras_require", "airflow")
+OTEL = packaging_docs.requirements(SETUP, "options.extras_require", "otel")
+INSTALLED = RUNTIME + AIRFLOW + DELTA + OTEL
 # Run as commands, and imported by no file.
 TOOLS = {"ruff", "mypy", "import-linter", "setuptools", "wheel", "ipykernel", "jupyterlab"}
 
@@ -41,14 +43,14 @@ def test_each_verb_and_its_options_have_help_an_example_and_a_place_in_the_refer
 
 def test_each_dependency_has_its_row() -> None:
     assert packaging_docs.missing_rows(RUNTIME, DEPENDENCIES) == []
-    extras = TESTING + NOTEBOOK + AIRFLOW + DELTA
+    extras = TESTING + NOTEBOOK + AIRFLOW + DELTA + OTEL
     assert [name for name in extras if f"`{name}`" not in DEPENDENCIES] == []
 
 
 @pytest.mark.parametrize(
     ("parts", "needed", "allowed"),
     [
-        ([source_tree.product], RUNTIME + AIRFLOW + DELTA, RUNTIME + AIRFLOW + DELTA),
+        ([source_tree.product], INSTALLED, INSTALLED),
         # The tests run the notebooks.
         ([source_tree.tests, source_tree.notebooks], TESTING, TESTING + RUNTIME + AIRFLOW),
         ([source_tree.notebooks], NOTEBOOK, NOTEBOOK + RUNTIME),

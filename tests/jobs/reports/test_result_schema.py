@@ -62,6 +62,8 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     found["retired"] = tierfold("vacuum", tier, *DETACHED, *LATER, "--dry-run", "--json")
     found["expired"] = tierfold("vacuum", tier, *DELETE, *LATER, "--dry-run", "--json")
     found["forgotten"] = tierfold("forget", truncated, "orders-0", "--dry-run", "--json")
+    found["runs"] = tierfold("runs", tier, "--json")
+    found["run"] = tierfold("runs", tier, "--run", "2", "--json")
     found["config"] = tierfold("config", "orders", "--json")
     found["refused settings"] = tierfold("status", tier / "none", "--json")
     return {name: ran.document for name, ran in found.items()}
@@ -132,9 +134,15 @@ def at(document: Any, place: Place) -> Any:
     return document
 
 
+OPEN: Final = {"counts", "verified", "requests", "stage_seconds"}
+"""Objects of a recorded run that have the names of the version that ran."""
+
+
 def test_no_other_field_is_allowed_and_none_may_be_missing(documents: dict[str, Any]) -> None:
     for name, document in documents.items():
         for place in places(document):
+            if name == "run" and place and place[-1] in OPEN:
+                continue
             changed = copy.deepcopy(document)
             at(changed, place)["new"] = 1
             assert result_schema.faults(changed), (name, place)

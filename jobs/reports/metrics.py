@@ -1,0 +1,150 @@
+"""A run's metrics, computed from its document; docs/metrics.md lists them.
+
+Kafka's own names where it has them: the gauges of `LogCleanerManager` and `LogCleaner`, with
+underscores and a prefix, as Prometheus wants them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, TypeAlias
+
+from tierfold.jobs.pipeline.partition_report import COMPACTED, FAILED, REFUSED, UNKNOWN
+from tierfold.jobs.reports.result import NEEDS_A_PERSON, NEEDS_ANOTHER_RUN
+
+LAST_SUCCESS: Final = "tierfold_last_success_timestamp_seconds"
+"""The only metric that a run may lack: where it failed, the earlier value stays."""
+
+HELP: Final[Mapping[str, str]] = {
+    "tierfold_max_dirty_percent": "The highest dirty ratio of a partition, 0 to 100",
+    "tierfold_max_compaction_delay_secs": "How far the most overdue partition was past"
+    " max.compaction.lag.ms when the run began",
+    "tierfold_uncleanable_partitions_count": "Partitions that failed or were refused",
+    "tierfold_cleaner_recopy_percent": "Bytes of the logs that the run wrote, per 100 that it"
+    " compacted",
+    "tierfold_run_duration_seconds": "How long the run took",
+    "tierfold_compacted_bytes": "Bytes of the logs that the run replaced",
+    "tierfold_saved_bytes": "By how many bytes these logs shrank",
+    "tierfold_cost_usd": "What the run's requests cost at list prices, by bytes read and written",
+    "tierfold_refused_partitions": "Partitions that wait for a person",
+    "tierfold_failed_partitions": "Partitions that were tried and stopped",
+    "tierfold_publish_lag_events": "Events that brokers are still to be sent",
+    "tierfold_unfinished_swaps": "Partitions of which brokers are still to be sent events",
+    "tierfold_superseded_overdue_seconds": "How long replaced segments could have been deleted"
+    " when the run ended",
+    LAST_SUCCESS: "When a run last ended with no partition of the topic failed or refused",
+}
+"""Every metric, and what it is."""
+
+_Entries: TypeAlias = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """A value of one metric; all are gauges."""
+
+    name: str
+    """One of `HELP`."""
+    value: float
+    labels: Mapping[str, str]
+    """Those of its group, and of the topic by owner."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """The metrics of a run as a whole, or of one topic."""
+
+    key: Mapping[str, str]
+    """`tier` and `verb`, and of a topic its `topic`."""
+    samples: tuple[Sample, ...]
+
+
+def metrics_of(document: Mapping[str, Any]) -> tuple[Group, ...]:
+    """Return the metrics of a document of `compact`, `vacuum` or `verify`: the run's, then topics'.
+
+    Those that the verb knows nothing of are left out. None of a partition's own: five thousand
+    would be too many series.
+    """
+    by_topic: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for entry in document["partitions"]:
+        by_topic[entry["topic"]].append(entry)
+    key = {"tier": document["tier"], "verb": document["verb"]}
+    cost_usd = document.get("requests", {}).get("cost_usd")
+    worked = {topic: sum(map(_worked, entries)) for topic, entries in by_topic.items()}
+    groups = [_group(key, {}, _of_run(document))]
+    for topic, entries in sorted(by_topic.items()):
+        values = dict(_of_topic(document, entries))
+        if cost_usd is not None:
+            everything = sum(worked.values())
+            share = worked[topic] / everything if everything else 1 / len(worked)
+            values["tierfold_cost_usd"] = cost_usd * share
+        groups.append(_group({**key, "topic": topic}, entries[0].get("labels", {}), values))
+    return tuple(groups)
+
+
+def _group(
+    key: Mapping[str, str], labels: Mapping[str, str], values: Mapping[str, float]
+) -> Group:
+    named = {**key, **labels}
+    samples = (Sample(name=name, value=value, labels=named) for name, value in values.items())
+    return Group(key=key, samples=tuple(samples))
+
+
+def _worked(entry: Mapping[str, Any]) -> int:
+    """The bytes of a partition's work, by which the run's cost is shared out."""
+    return sum(entry.get(name) or 0 for name in ("bytes_read", "bytes_written"))
+
+
+def _of_run(document: Mapping[str, Any]) -> dict[str, float]:
+    entries: _Entries = document["partitions"]
+    found: dict[str, float] = {
+        "tierfold_uncleanable_partitions_count": _count(entries, NEEDS_A_PERSON),
+        "tierfold_run_duration_seconds": document["duration_ms"] / 1000,
+    }
+    if "max_compaction_delay_secs" not in document:
+        return found
+    compacted = [entry for entry in entries if entry["outcome"] == COMPACTED]
+    bytes_in, bytes_out = (sum(one[of] for one in compacted) for of in ("bytes_in", "bytes_out"))
+    return found | {
+        "tierfold_max_dirty_percent": max(map(_dirty_percent, entries), default=0),
+        "tierfold_max_compaction_delay_secs": document["max_compaction_delay_secs"],
+        "tierfold_cleaner_recopy_percent": 100 * bytes_out / bytes_in if bytes_in else 0,
+    }
+
+
+def _of_topic(
+    document: Mapping[str, Any], entries: _Entries
+) -> Iterator[tuple[str, float]]:
+    ended_s = document["finished_at_ms"] / 1000
+    yield "tierfold_refused_partitions", _count(entries, (REFUSED,))
+    yield "tierfold_failed_partitions", _count(entries, (FAILED, UNKNOWN))
+    if "max_compaction_delay_secs" in document:
+        yield from _of_compacted(entries, ended_s)
+    if any("events_planned" in entry for entry in entries):
+        lags = [max(0, one["events_planned"] - one["events_sent"]) for one in entries]
+        yield "tierfold_publish_lag_events", sum(lags)
+        yield "tierfold_unfinished_swaps", sum(lag > 0 for lag in lags)
+    if not _count(entries, (*NEEDS_A_PERSON, *NEEDS_ANOTHER_RUN)):
+        yield LAST_SUCCESS, ended_s
+
+
+def _of_compacted(entries: _Entries, ended_s: float) -> Iterator[tuple[str, float]]:
+    done = [entry for entry in entries if entry["outcome"] == COMPACTED]
+    yield "tierfold_compacted_bytes", sum(entry["bytes_in"] for entry in done)
+    yield "tierfold_saved_bytes", sum(entry["bytes_in"] - entry["bytes_out"] for entry in done)
+    due = (entry.get("superseded_gone_at") for entry in entries)
+    overdue = [ended_s - datetime.fromisoformat(at).timestamp() for at in due if at]
+    yield "tierfold_superseded_overdue_seconds", max((0.0, *overdue))
+
+
+def _dirty_percent(entry: Mapping[str, Any]) -> float:
+    ratio = entry.get("ratio") or {"clean_bytes": 0, "cleanable_bytes": 0}
+    total = ratio["clean_bytes"] + ratio["cleanable_bytes"]
+    return 100 * ratio["cleanable_bytes"] / total if total else 0
+
+
+def _count(entries: Iterable[Mapping[str, Any]], outcomes: Sequence[str]) -> int:
+    return sum(entry["outcome"] in outcomes for entry in entries)

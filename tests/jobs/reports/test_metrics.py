@@ -1,0 +1,132 @@
+"""A run's metrics, from its document alone."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tierfold.jobs.reports.metrics import HELP, LAST_SUCCESS, Group, metrics_of
+
+KEY = {"tier": "/t", "verb": "compact"}
+
+
+def entry(topic: str, outcome: str = "compacted", **changed: Any) -> dict[str, Any]:
+    return {
+        "topic": topic,
+        "outcome": outcome,
+        "bytes_in": 1000,
+        "bytes_out": 400,
+        "bytes_read": 900,
+        "bytes_written": 100,
+        "ratio": {"clean_bytes": 300, "cleanable_bytes": 100},
+        "superseded_gone_at": None,
+        **changed,
+    }
+
+
+def document(*entries: dict[str, Any], **changed: Any) -> dict[str, Any]:
+    return {
+        **KEY,
+        "finished_at_ms": 86_400_500,
+        "duration_ms": 2500,
+        "max_compaction_delay_secs": 7,
+        "partitions": [*entries],
+        **changed,
+    }
+
+
+def values(group: Group) -> dict[str, float]:
+    return {sample.name.removeprefix("tierfold_"): sample.value for sample in group.samples}
+
+
+def test_the_metrics_of_a_run_and_of_its_topics() -> None:
+    dirtier = {"clean_bytes": 0, "cleanable_bytes": 5}
+    found = metrics_of(
+        document(
+            entry("orders", labels={"team": "shop"}),
+            entry("orders", "refused", ratio=None, bytes_read=0, bytes_written=0),
+            entry("bills", "failed", ratio=dirtier),
+            entry("idle", "nothing_to_do", bytes_read=0, bytes_written=0),
+        )
+    )
+    run, bills, idle, orders = found
+    assert [group.key for group in found[:2]] == [KEY, KEY | {"topic": "bills"}]
+    assert values(run) == {
+        "uncleanable_partitions_count": 2,
+        "run_duration_seconds": 2.5,
+        "max_dirty_percent": 100,
+        "max_compaction_delay_secs": 7,
+        "cleaner_recopy_percent": 40,
+    }
+    assert values(orders) == {
+        "refused_partitions": 1,
+        "failed_partitions": 0,
+        "compacted_bytes": 1000,
+        "saved_bytes": 600,
+        "superseded_overdue_seconds": 0,
+    }
+    assert values(bills)["failed_partitions"] == 1
+    assert values(idle)["last_success_timestamp_seconds"] == 86_400.5
+    assert {frozenset(sample.labels.items()) for sample in orders.samples} == {
+        frozenset({**KEY, "topic": "orders", "team": "shop"}.items())
+    }
+
+
+def test_a_run_of_nothing_has_its_own_metrics() -> None:
+    (run,) = metrics_of(document(requests={"cost_usd": 1.0}))
+    assert values(run)["cleaner_recopy_percent"] == values(run)["max_dirty_percent"] == 0
+
+
+def test_the_cost_is_shared_out_by_bytes() -> None:
+    work = document(
+        entry("a"), entry("b", bytes_read=2000, bytes_written=1000), requests={"cost_usd": 2.0}
+    )
+    _, first, second = metrics_of(work)
+    assert (values(first)["cost_usd"], values(second)["cost_usd"]) == (0.5, 1.5)
+    nothing = {"bytes_read": None, "bytes_written": 0}
+    idle = document(entry("a", **nothing), entry("b", **nothing), requests={"cost_usd": 2.0})
+    assert [values(group)["cost_usd"] for group in metrics_of(idle)[1:]] == [1.0, 1.0]
+
+
+def test_what_brokers_are_still_to_be_sent() -> None:
+    sent = {"events_planned": 6, "events_sent": 6}
+    (_, orders) = metrics_of(
+        document(entry("a", **sent), entry("a", events_planned=4, events_sent=1))
+    )
+    assert values(orders)["publish_lag_events"] == 3
+    assert values(orders)["unfinished_swaps"] == 1
+
+
+def test_replaced_segments_that_could_be_gone() -> None:
+    due = entry("a", superseded_gone_at="1970-01-01T12:00:00.000Z")
+    later = entry("a", superseded_gone_at="1970-01-03T00:00:00.000Z")
+    (_, topic) = metrics_of(document(due, later))
+    assert values(topic)["superseded_overdue_seconds"] == 43_200.5
+    (_, topic) = metrics_of(document(later))
+    assert values(topic)["superseded_overdue_seconds"] == 0
+
+
+@pytest.mark.parametrize("outcome", ["failed", "refused", "unknown", "fenced", "lost_race"])
+def test_only_a_success_has_its_time(outcome: str) -> None:
+    (_, topic) = metrics_of(document(entry("a"), entry("a", outcome)))
+    assert LAST_SUCCESS not in {sample.name for sample in topic.samples}
+    (_, topic) = metrics_of(document(entry("a"), entry("a", "left")))
+    assert LAST_SUCCESS in {sample.name for sample in topic.samples}
+
+
+def test_a_verb_without_a_plan_has_fewer() -> None:
+    found = document({"topic": "a", "outcome": "sound"})
+    del found["max_compaction_delay_secs"]
+    run, topic = metrics_of(found)
+    assert values(run).keys() == {"uncleanable_partitions_count", "run_duration_seconds"}
+    assert values(topic).keys() == {
+        *("refused_partitions", "failed_partitions", "last_success_timestamp_seconds"),
+    }
+
+
+def test_the_page_lists_each_metric() -> None:
+    page = Path(__file__).resolve().parents[3].joinpath("docs/metrics.md").read_text()
+    assert {*re.findall(r"^\| `(tierfold_\w+)`", page, re.MULTILINE)} == {*HELP}
