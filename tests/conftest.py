@@ -43,6 +43,8 @@ def pytest_configure() -> None:
     # With more processes than cores, longer turns: a fifteenth less CPU time.
     os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     in_memory()
+    # xdist gives its processes a width, and screens would be folded to it.
+    os.environ.pop("COLUMNS", None)
     # Modules and tests that are collected stay: looking at them again costs a third of the time.
     gc.disable()
     # Read by the launcher of every JVM that submits a job, and for the launcher, which is a JVM

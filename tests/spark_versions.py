@@ -111,7 +111,7 @@ def built_wheel() -> Path:
 
 
 def installed(environment: Environment, wheel: Path, tools: tuple[str, ...]) -> None:
-    """Make the environment anew, with these of the extra `test`."""
+    """Make the environment again, with these of the extra `test`."""
     shutil.rmtree(environment.folder, ignore_errors=True)
     subprocess.run([sys.executable, "-m", "venv", str(environment.folder)], check=True)
     known = [line.partition(";")[0] for line in requires("tierfold") or () if "extra ==" in line]

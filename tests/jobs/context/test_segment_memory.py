@@ -91,7 +91,7 @@ def test_what_is_doubtful_or_huge_is_not_kept(tmp_path: Path, changes: dict[str,
 
 
 @pytest.mark.parametrize("word", ["whose", "end_from"])
-def test_a_word_of_a_later_version_is_not_believed(tmp_path: Path, word: str) -> None:
+def test_a_word_of_a_later_version_is_not_used(tmp_path: Path, word: str) -> None:
     kept(tmp_path, FOUND)
     table = DiscoveredTable(str(tmp_path))
     (row,) = table.read(NOW_MS)
