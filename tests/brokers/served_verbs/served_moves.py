@@ -64,7 +64,7 @@ def restore(machine: Machine) -> None:
     """A person goes back to an earlier state of a partition, if the verb allows it."""
     ran = _restored(machine)
     if ran is not None and ran.code not in {0, 3}:
-        raise Violation(f"restore ended with {ran.code}")
+        raise Violation(f"restore ended with {ran.code}: {ran.stderr}")
 
 
 def look(machine: Machine) -> None:
