@@ -44,7 +44,7 @@ from tierfold.jobs.cli.options import (
     tier_or_cluster_options,
     version_option,
 )
-from tierfold.jobs.cli.output import Output, ResultNotWritten, finish, print_lines
+from tierfold.jobs.cli.output import Output, ResultNotWritten, finish, print_error, print_lines
 from tierfold.jobs.cli.table_options import check_estimate, segments_option, table_options
 from tierfold.jobs.cli.usage_errors import OWN_PROCESS, Verbs, trace
 from tierfold.jobs.context.stopping import Stopped, stoppable
@@ -305,14 +305,14 @@ def main(prog_name: str = "tierfold", first_arguments: Sequence[str] = ()) -> No
             with stoppable():
                 tierfold.main(args=arguments, prog_name=prog_name, obj=OWN_PROCESS)
         except Stopped as stopped:
-            click.echo(f"{prog_name}: {stopped}", err=True)
+            print_error(f"{prog_name}: {stopped}")
             sys.exit(stopped.exit_code)
         except ResultNotWritten as unwritten:
             drop_output()
-            click.echo(f"{prog_name}: {unwritten}", err=True)
+            print_error(f"{prog_name}: {unwritten}")
             sys.exit(unwritten.exit_code)
         except TierfoldError as error:
-            click.echo(f"{prog_name}: {error}", err=True)
+            print_error(f"{prog_name}: {error}")
             sys.exit(exit_code_of_error(error))
         except Exception:  # noqa: BLE001 - a bug: its traceback is printed for a bug report
             click.echo(trace(), err=True)

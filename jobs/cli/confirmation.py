@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from tierfold.compaction.model.errors import BadSettings
+from tierfold.jobs.cli.output import print_error
 
 
 def confirm_short_ages(given: Mapping[str, Any]) -> None:
@@ -25,7 +26,7 @@ def confirm_short_ages(given: Mapping[str, Any]) -> None:
     if not short:
         return
     for age in short:
-        click.echo(age.sentence, err=True)
+        print_error(age.sentence)
     try:
         is_meant = click.confirm("Delete anyway?", err=True)
     except click.Abort:

@@ -32,7 +32,7 @@ class _StderrLines(logging.Handler):
             return
         prefix = "warning: " if record.levelno == logging.WARNING else ""
         line = Text(printable(prefix + record.getMessage()), _STYLES.get(record.levelno, "red"))
-        output.stderr.print(line, soft_wrap=True)
+        output.stderr.print(line)
 
 
 @contextmanager

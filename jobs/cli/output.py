@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import click
-from rich.console import Console
+from rich.text import Text
 
 from tierfold.compaction.model.errors import TierfoldError, UnreadableObject
 from tierfold.jobs.cli.exit_codes import (
@@ -26,13 +26,13 @@ from tierfold.jobs.cli.exit_codes import (
 )
 from tierfold.jobs.cli.progress_bars import Bar
 from tierfold.jobs.context.stopping import stop_silently, under_spark_submit
+from tierfold.jobs.reports.screen import Screen
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from tierfold.jobs.reports.result import Result
     from tierfold.jobs.reports.views import View
-
-WIDTH_WITHOUT_TERMINAL: Final = 120
-"""Columns of a table that is written to a file or a pipe."""
 
 _OUTPUT: Final = "jobs.output"
 """The key of the verb's output in click's context."""
@@ -87,7 +87,7 @@ class Output:
     def __init__(self, given: MutableMapping[str, Any] | None = None) -> None:
         self._given = {} if given is None else given
         """What options are kept in click's context; `-q` and `--document` may be read later."""
-        self.stderr = Console(stderr=True, quiet=self.is_silent)
+        self.stderr = Screen(stderr=True, quiet=self.is_silent)
         """Prints above the bar, if one is drawn."""
         self.progress = Bar(self.stderr, is_hidden=lambda: self.level > logging.INFO)
         """Receives the progress of a run."""
@@ -130,11 +130,10 @@ class Output:
         return replace(self.view, only=(), sort="")
 
     def _print(self, result: Shown) -> None:
-        width = None if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL
-        self._print_tables(result, width)
+        self._print_tables(result)
 
-    def _print_tables(self, result: Shown, width: int | None) -> None:
-        result.show(_StdoutConsole(file=sys.stdout, width=width, highlight=False), self.view)
+    def _print_tables(self, result: Shown, width: int | None = None) -> None:
+        result.show(_StdoutScreen(sys.stdout, width=width, highlight=False), self.view)
         sys.stdout.flush()
 
     def show_error(self, verb: str, error: TierfoldError | click.UsageError) -> None:
@@ -197,8 +196,8 @@ class Document(Output):
 _OUTPUTS: Final = dict(zip(FORMATS, (Output, _Wide, _Csv, Document), strict=True))
 
 
-class _StdoutConsole(Console):
-    """A console whose reader may close the pipe early, as `head` does."""
+class _StdoutScreen(Screen):
+    """A screen whose reader may close the pipe early, as `head` does."""
 
     def on_broken_pipe(self) -> None:
         """See `rich.console.Console`: exit like a process that SIGPIPE ended."""
@@ -255,6 +254,11 @@ def print_lines(lines: Iterable[str]) -> None:
     for line in lines:
         if failure := _failure_of(partial(click.echo, line)):
             raise ResultNotWritten(failure[0], "")
+
+
+def print_error(sentence: str) -> None:
+    """Print a sentence on stderr."""
+    Screen(stderr=True).print(Text(sentence))
 
 
 def finish(output: Output, result: Result[Any]) -> None:

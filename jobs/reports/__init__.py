@@ -2,6 +2,7 @@
 
     result           the value with both sides, which `jobs.cli.output` prints
     views            which partitions are printed, and in which order; CSV
+    screen           where lines break, on every screen
     tables           the parts that all tables share
     plan_report      the result of `plan` and `compact`
     explained_plan   the result of `plan --explain`, as a picture

@@ -111,7 +111,7 @@ def _print_sentences(console: Console, rows: Sequence[_Row]) -> None:
                 said[sentence].append(status.key)
     for sentence, keys in [*said.items()][:ROWS_MAX]:
         line = printable(f"{in_short(keys, len(rows))}: {sentence}")
-        console.print(Text(line, style="red"), soft_wrap=True)
+        console.print(Text(line, style="red"))
     print_omitted(console, len(said) - ROWS_MAX)
 
 

@@ -101,7 +101,7 @@ def _print_restored(console: Console, found: Restored) -> None:
         of_leaving = sum(segment.segment_id in served for segment in plan.leaving)
         console.print(f"Brokers serve {of_back} of the former, and {of_leaving} of the latter.")
     if found.read_again:
-        console.print(Text(_read_again(found, would=would)), soft_wrap=True)
+        console.print(Text(_read_again(found, would=would)))
     stay = len(plan.segments) - len(plan.back)
     boundary = f"clean below: {clean_below(plan.cleaner_offset)}"
     start = f"the log starts at {plan.state.log_start_offset}"
@@ -129,7 +129,7 @@ def _read_again(found: Restored, *, would: bool) -> str:
 
 def _print_sentences(console: Console, report: PartitionReport) -> None:
     for sentence in filter(None, (report.reason, *report.notes)):
-        console.print(Text(sentence), soft_wrap=True)
+        console.print(Text(sentence))
 
 
 def _print_segments(console: Console, what: str, segments: Sequence[Segment]) -> None:

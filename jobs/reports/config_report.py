@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from tierfold.compaction.model.redaction import printable
 from tierfold.jobs.pipeline.partition_report import OK
 from tierfold.jobs.reports.result import document_head
+from tierfold.jobs.reports.tables import Column, print_rows
 from tierfold.jobs.reports.views import Columns, View
 from tierfold.jobs.settings.beside_cluster import ClusterSetting
 from tierfold.jobs.settings.remarks import Remarks
@@ -51,31 +51,22 @@ class ConfigResult:
 
     def show(self, console: Console, _view: View) -> None:
         """Print the settings, and below them what brokers have, if they were asked."""
-        _print_settings(console, self.topic, self.settings, self.brokers)
+        settings, brokers = self.settings, self.brokers
+        title = f"settings of {self.topic}"
+        print_rows(console, title, _SETTINGS, settings, rows_max=len(settings))
+        title = f"{self.topic} on its brokers"
+        print_rows(console, title, _ON_BROKERS, brokers, rows_max=len(brokers))
 
 
-def _print_settings(
-    console: Console,
-    topic: str,
-    settings: Sequence[EffectiveSetting],
-    brokers: Sequence[ClusterSetting],
-) -> None:
-    table = Table(title=f"settings of {topic}", title_justify="left")
-    table.add_column("setting", no_wrap=True)
-    table.add_column("value", justify="right", overflow="fold")
-    table.add_column("unit", no_wrap=True)
-    table.add_column("from", overflow="fold")
-    for entry in settings:
-        value, source = Text(printable(entry.text)), Text(printable(entry.source))
-        table.add_row(entry.setting.name, value, entry.setting.unit, source)
-    console.print(table)
-    if not brokers:
-        return
-    table = Table(title=f"{topic} on its brokers", title_justify="left")
-    table.add_column("setting", no_wrap=True)
-    table.add_column("value", justify="right", overflow="fold")
-    table.add_column("from", overflow="fold")
-    table.add_column("use", overflow="fold")
-    for one in brokers:
-        table.add_row(one.name, Text(printable(one.text)), one.source, Text(one.use))
-    console.print(table)
+_SETTINGS: Final[Sequence[Column[EffectiveSetting]]] = (
+    ("setting", "left", lambda one: one.setting.name),
+    ("value", "right", lambda one: Text(printable(one.text))),
+    ("unit", "left", lambda one: one.setting.unit),
+    ("from", "left", lambda one: Text(printable(one.source))),
+)
+_ON_BROKERS: Final[Sequence[Column[ClusterSetting]]] = (
+    ("setting", "left", lambda one: one.name),
+    ("value", "right", lambda one: Text(printable(one.text))),
+    ("from", "left", lambda one: one.source),
+    ("use", "left", lambda one: Text(one.use)),
+)

@@ -17,7 +17,6 @@ from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
-from tierfold.compaction.discovery.view import Refusal
 from tierfold.compaction.model.rules import LONG_MAX
 from tierfold.compaction.model.wording import duration, spaced
 from tierfold.compaction.planning.explanation import (
@@ -110,10 +109,7 @@ def print_explained(console: Console, found: Explained) -> None:
         console.print(_bar(runs, found.regions.first_dirty, console.width))
         console.print(_legend(runs))
         _print_runs(console, runs)
-    decided, *lines = _sentences(found)
-    # Not folded if it has commands to paste.
-    console.print(Text(decided), soft_wrap=isinstance(found.plan.choice, Refusal))
-    for line in lines:
+    for line in _sentences(found):
         console.print(Text(line))
 
 

@@ -56,7 +56,10 @@ def _entry(line: HistoryLine) -> dict[str, Any]:
 def _print_history(console: Console, found: PartitionHistory) -> None:
     """Print the table, newest first."""
     if not found.lines:
-        console.print(f"{found.key}: no run has touched it, so there is nothing to go back to.")
+        console.print(
+            f"{found.key}: no run has touched it by the catalog in {found.catalog}, so there is"
+            " nothing to go back to."
+        )
         return
     console.print(f"history of {found.key}")
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
@@ -75,7 +78,7 @@ def _print_history(console: Console, found: PartitionHistory) -> None:
     if found.has_older:
         console.print("… and older ones; without --limit all are shown.")
     for why in dict.fromkeys(line.why_not for line in found.lines if line.why_not):
-        console.print(Text(f"no: {why}", style="dim"), soft_wrap=True)
+        console.print(Text(f"no: {why}", style="dim"))
     if found.holder:
         console.print(Text(f"{found.holder}.", style="yellow"))
 
@@ -83,12 +86,11 @@ def _print_history(console: Console, found: PartitionHistory) -> None:
 def _print_line(console: Console, line: HistoryLine) -> None:
     """Print an entry if the table is too wide: the argument of `restore --to` first, uncut."""
     at, run, event, epoch, segments, live, size, clean, start, can = map(str, _cells(line))
-    console.print(f"{at}  {run}  {event}", soft_wrap=True)
+    console.print(f"{at}  {run}  {event}")
     moved = f", segments {segments}" if segments else ""
     console.print(
         f"  epoch {epoch}{moved}, {live} live, {size}, clean below {clean}, log start {start};"
-        f" restore? {can}",
-        soft_wrap=True,
+        f" restore? {can}"
     )
 
 

@@ -43,7 +43,7 @@ def shown_reason(partition: HeldByOthers) -> str:
 def print_holders(console: Console, partitions: Iterable[HeldByOthers]) -> None:
     """Print a sentence for each other run."""
     for sentence in holder_sentences(partitions):
-        console.print(sentence, soft_wrap=True, style="yellow")
+        console.print(sentence, style="yellow")
 
 
 def holder_sentences(partitions: Iterable[HeldByOthers]) -> Iterator[str]:

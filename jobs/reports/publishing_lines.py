@@ -17,7 +17,7 @@ def print_publishing(console: Console, reports: Sequence[PartitionReport], now_m
     rest = [report for report in reports if not _is_planned(report)]
     for line in (_planned(planned, now_ms), _done(rest, now_ms)):
         if line:
-            console.print(line, style="dim", soft_wrap=True)
+            console.print(line, style="dim")
 
 
 def _is_planned(report: PartitionReport) -> bool:

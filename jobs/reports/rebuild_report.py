@@ -69,7 +69,7 @@ class RebuildResult(Result[Rebuilt]):
         for partition in self.partitions:
             console.print(Text(f"{partition.key}: {in_words(partition.outcome)}", style="bold"))
             for sentence in _sentences(partition):
-                console.print(Text(printable(sentence)), soft_wrap=True)
+                console.print(Text(printable(sentence)))
         # Once for all partitions: what to run, and only then what comes after it.
         commands = dict.fromkeys(one for done in self.partitions for one in done.commands)
         if commands:
@@ -77,7 +77,7 @@ class RebuildResult(Result[Rebuilt]):
         for command in commands:
             console.print(Text(f"  {command}"), soft_wrap=True)
         for sentence in dict.fromkeys(one for done in self.partitions for one in _later(done)):
-            console.print(Text(sentence), soft_wrap=True)
+            console.print(Text(sentence))
 
 
 def _offsets_of(partition: Rebuilt) -> dict[str, Any]:

@@ -44,7 +44,7 @@ def print_refusals(console: Console, partitions: Sequence[Refusable], *, of_all:
     """
     lines = list(refusal_lines(partitions, of_all))
     for line in lines[:ROWS_MAX]:
-        console.print(Text(printable(line), style="red"), soft_wrap=True)
+        console.print(Text(printable(line), style="red"))
     print_omitted(console, len(lines) - ROWS_MAX)
 
 

@@ -35,6 +35,7 @@ from tierfold.jobs.pipeline.partition_report import (
     VACUUMED,
 )
 from tierfold.jobs.reports.request_report import Spent
+from tierfold.jobs.reports.screen import Screen
 from tierfold.jobs.reports.views import ALL, Columns, View
 
 if TYPE_CHECKING:
@@ -270,12 +271,12 @@ class Result(ABC, Generic[_Partition]):
 
     def __str__(self) -> str:
         text = io.StringIO()
-        self.show(Console(file=text, width=HTML_COLUMNS, **_ON_NO_SCREEN))
+        self.show(Screen(text, width=HTML_COLUMNS, **_ON_NO_SCREEN))
         return text.getvalue()
 
     def _repr_html_(self) -> str:
         unseen = io.StringIO()
-        console = Console(file=unseen, record=True, width=HTML_COLUMNS, **_ON_NO_SCREEN)
+        console = Screen(unseen, record=True, width=HTML_COLUMNS, **_ON_NO_SCREEN)
         self.show(console)
         block = '<pre style="line-height:1.2;overflow-x:auto">{code}</pre>'
         return console.export_html(inline_styles=True, code_format=block)

@@ -77,7 +77,7 @@ class StatusResult(Result[PartitionStatus]):
             rows = shown if view.sort else sorted(shown, key=lambda status: not status.refusal)
             print_rows(console, "status", _COLUMNS, rows, rows_max=view.rows_max)
             print_refusals(console, shown, of_all=of_all)
-            console.print(_total(self.partitions), soft_wrap=True)
+            console.print(_total(self.partitions))
         if self.cluster is not None:
             print_brokers(console, self.cluster, shown, view.rows_max)
 

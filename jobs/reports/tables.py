@@ -26,6 +26,7 @@ from tierfold.jobs.pipeline.partition_report import (
     UNKNOWN,
     VACUUMED,
 )
+from tierfold.jobs.reports.screen import folded, widest_piece
 
 _Row = TypeVar("_Row")
 Cells: TypeAlias = Sequence[str | Text]
@@ -76,21 +77,25 @@ def print_rows(
 
     The last column holds sentences. No other column is ever cut or folded, because the next command
     may need its content: in a terminal too narrow for the table, each row is a line of text
-    instead.
+    instead. A sentence with a piece that is longer than its column follows the table.
     """
     if not rows:
         return
     cells = [[cell(row) for _, _, cell in columns] for row in rows[:rows_max]]
     name = columns[-1][0]
     bare, whole = _unfolded(title, columns[:-1]), _unfolded(title, columns[:-1])
-    whole.add_column(name, overflow="fold")
+    whole.add_column(name)
     for row in cells:
         bare.add_row(*row[:-1])
-        whole.add_row(*row)
-    needed = max((cell_len(str(row[-1])) for row in cells), default=cell_len(name))
+    needed = max(cell_len(name), *(cell_len(str(row[-1])) for row in cells))
     space = console.width - width_of(console, bare) - len(" │ ")
     if space >= min(SENTENCE_COLUMNS, needed):
+        below = [row for row in cells if widest_piece(str(row[-1])) > space]
+        for row in cells:
+            last = "see below" if row in below else folded(Text.assemble(row[-1]), space)
+            whole.add_row(*row[:-1], last)
         console.print(whole)
+        _print_sentences(console, below)
     else:
         _print_narrow(console, bare, [column[0] for column in columns], cells)
     print_omitted(console, len(rows) - rows_max)
@@ -106,9 +111,14 @@ def _print_narrow(
         if not is_table:
             texts = ["; ".join(str(cell).splitlines()) for cell in row[:-1]]
             named = [f"{name} {text}" for name, text in zip(names, texts, strict=False) if text]
-            console.print(Text(f"{row[0]}: {', '.join(named[1:])}"), soft_wrap=True)
+            console.print(Text(f"{row[0]}: {', '.join(named[1:])}"))
+        _print_sentences(console, [row])
+
+
+def _print_sentences(console: Console, rows: Sequence[Cells]) -> None:
+    for row in rows:
         if str(row[-1]):
-            console.print(Text.assemble(f"{row[0]}: ", row[-1]), soft_wrap=True)
+            console.print(Text.assemble(f"{row[0]}: ", row[-1]))
 
 
 def width_of(console: Console, table: Table) -> int:

@@ -12,7 +12,6 @@ import pytest
 
 from tests.jobs.commands import ALWAYS, Ran, tierfold
 from tests.jobs.tiers import key_of, made_tier, put_updates, updated_tier
-from tierfold.jobs.cli import output
 from tierfold.jobs.cli.commands import tierfold as group
 
 VERBS: Final = {
@@ -131,7 +130,7 @@ def test_a_format_is_given_once_and_known(tier: Path) -> None:
 
 
 def test_wide_neither_folds_nor_cuts(tier: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output, "WIDTH_WITHOUT_TERMINAL", 40)
+    monkeypatch.setenv("COLUMNS", "40")
     (row,) = [
         line for line in tierfold("plan", tier, *ALWAYS, "-o", "wide").stdout.splitlines()
         if line.startswith("│ larger-0")

@@ -8,8 +8,6 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, Final
 
-from rich.console import Console
-
 from tests.compaction.brokers.test_preconditions import GOOD, cluster, configs, topic
 from tests.compaction.builders import KEY
 from tests.compaction.claimed import RULES
@@ -39,6 +37,7 @@ from tierfold.jobs.reports.doctor_report import DoctorResult
 from tierfold.jobs.reports.estimate_report import prices_of
 from tierfold.jobs.reports.plan_report import PlanResult
 from tierfold.jobs.reports.result import Result
+from tierfold.jobs.reports.screen import Screen
 from tierfold.jobs.reports.tables import ROWS_MAX
 from tierfold.jobs.reports.verify_report import VerifyResult
 from tierfold.jobs.verbs.doctor import examination_of
@@ -221,7 +220,7 @@ def printed(_: Path) -> dict[str, str]:
     found = {}
     for name, (width, result) in SCREENS.items():
         out = StringIO()
-        result.print_tables(Console(file=out, width=width, highlight=False))
+        result.print_tables(Screen(out, width=width, highlight=False))
         found[f"{name}.txt"] = "".join(line.rstrip() + "\n" for line in out.getvalue().splitlines())
         if name == "print-doctor-sick":
             document = result.to_dict()

@@ -15,7 +15,7 @@ from tests.jobs.commands import ROOT, tierfold, users_environment
 from tests.jobs.elections import RUN, histories
 from tests.jobs.reports.screens import FLEET
 from tests.jobs.tiers import SAMPLE
-from tierfold.jobs.cli import exit_codes, output
+from tierfold.jobs.cli import exit_codes
 from tierfold.jobs.reports.plan_report import PlanResult
 
 
@@ -28,7 +28,7 @@ def test_history_shows_all_that_a_restore_takes(
     width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tier, *_ = histories(tmp_path / "tier")
-    monkeypatch.setattr(output, "WIDTH_WITHOUT_TERMINAL", width)
+    monkeypatch.setenv("COLUMNS", str(width))
     (entry, *_) = tierfold("history", tier, "orders-0", "--json").entries[0]["history"]
     words = tierfold("history", tier, "orders-0").stdout.split()
     assert entry["committed_at"] in words

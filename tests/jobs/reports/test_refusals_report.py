@@ -8,7 +8,6 @@ from io import StringIO
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from tests.compaction.builders import KEY
 from tests.jobs import result_schema
@@ -29,6 +28,7 @@ from tierfold.jobs.pipeline.partition_report import (
 from tierfold.jobs.reports.plan_report import PlanResult
 from tierfold.jobs.reports.refusals_report import refusal_lines
 from tierfold.jobs.reports.result import Result
+from tierfold.jobs.reports.screen import Screen
 from tierfold.jobs.reports.status_report import StatusResult
 from tierfold.jobs.reports.vacuum_report import VacuumResult
 from tierfold.jobs.reports.verify_report import VerifyResult
@@ -60,7 +60,7 @@ def refused(key: PartitionKey, *parts: RefusalPart) -> PartitionReport:
 
 def screen(result: Result[Any], width: int = 120) -> str:
     out = StringIO()
-    result.print_tables(Console(file=out, width=width, highlight=False))
+    result.print_tables(Screen(out, width=width, highlight=False))
     return out.getvalue()
 
 
