@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from tierfold.compaction.discovery.candidates import (
@@ -14,7 +15,7 @@ from tierfold.compaction.discovery.draft import PartitionDraft
 from tierfold.compaction.discovery.facts import PartitionFacts
 from tierfold.compaction.discovery.refusals import missing_below
 from tierfold.compaction.model.segments import Hole
-from tierfold.compaction.model.wording import counted
+from tierfold.compaction.model.wording import counted, spaced
 
 
 def hole_notes(holes: Sequence[Hole]) -> Iterator[str]:
@@ -38,6 +39,16 @@ def foreign_notes(facts: PartitionFacts) -> Iterator[str]:
             yield (
                 f"{found.listed} is kept, not read: its id says that it is another catalog's"
             )
+
+
+def _unreadable(waiting: Sequence[Candidate]) -> Iterator[str]:
+    """What cannot be read, and why; once if the same keeps several from being read."""
+    first = {one.obstacle.partition(": ")[2]: one for one in reversed(waiting)}
+    counts = Counter(one.obstacle.partition(": ")[2] for one in waiting)
+    for what, count in counts.items():
+        one = first[what]
+        others = f" and {spaced(count - 1)} more are" if count > 1 else " is"
+        yield f"{one.listed}{others} kept, not read: {one.obstacle}"
 
 
 def notes_of(draft: PartitionDraft, waiting: Sequence[Candidate]) -> Iterator[str]:
@@ -68,11 +79,12 @@ def notes_of(draft: PartitionDraft, waiting: Sequence[Candidate]) -> Iterator[st
                 f"{fitting} has a corrupt index ({'; '.join(fitting.index_corruptions)}): a"
                 " rewrite of the segment builds it again from the .log"
             )
+    yield from _unreadable([late for late in waiting if late.obstacle])
     why_not = missing_below(draft.facts, draft.history, draft.chain)
     for late in waiting:
         if late.obstacle:
-            yield f"{late.listed} is kept, not read: {late.obstacle}"
-        elif late.segment_id in needed:
+            continue
+        if late.segment_id in needed:
             shared = late.shared_until(draft.history.lineage)
             yield (
                 f"{late} is set apart, although it is part of the log up to offset {shared}, where"

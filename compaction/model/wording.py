@@ -5,9 +5,11 @@ Sizes and counts get spaces between thousands. Offsets, epochs and ids do not: p
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Final
 
+_PLACES_MAX: Final = 3
 _CENT_TENTH: Final = Fraction(1, 1000)
 
 _UNITS_MS: Final = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000))
@@ -28,6 +30,25 @@ def dollars(amount: Fraction) -> str:
     if amount >= 1 or not amount:
         return f"${spaced(int(amount))}.{int(amount * 100) % 100:02}"
     return f"${float(amount):.2g}" if amount >= _CENT_TENTH else "less than $0.001"
+
+
+def alike(sentences: Iterable[str]) -> tuple[str, ...]:
+    """Sentences `PLACE: WHAT`; those that differ in the place alone become one.
+
+    It names the first places: `a.log, b.log, c.log and 22 more: no key is named`.
+    """
+    places: dict[str, list[str]] = {}
+    for sentence in dict.fromkeys(sentences):
+        place, _, what = sentence.partition(": ")
+        places.setdefault(what or sentence, []).append(place if what else "")
+    return tuple(
+        f"{_first_of(found)}: {what}" if found[0] else what for what, found in places.items()
+    )
+
+
+def _first_of(places: Sequence[str]) -> str:
+    more = len(places) - _PLACES_MAX
+    return ", ".join(places[:_PLACES_MAX]) + (f" and {spaced(more)} more" if more > 0 else "")
 
 
 def duration(time_ms: int) -> str:

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from tierfold.compaction.model.redaction import printable
 from tierfold.compaction.model.segments import PartitionKey
-from tierfold.compaction.model.wording import counted, spaced
+from tierfold.compaction.model.wording import alike, counted, spaced
 from tierfold.jobs.pipeline.partition_report import LEFT
 from tierfold.jobs.reports.refusals_report import (
     NAMED_MAX,
@@ -60,7 +60,7 @@ class VerifyResult(Result[Verified]):
         rows = shown if view.sort else sorted(shown, key=_urgency)
         _print_verified(console, rows, len(self.partitions), view.rows_max)
         for line in _totals(self.partitions):
-            console.print(line, soft_wrap=True)
+            console.print(line)
 
 
 def _print_verified(
@@ -70,13 +70,13 @@ def _print_verified(
     cut = [_without(verified, shared) for verified in rows]
     print_rows(console, "verify", _COLUMNS, cut, rows_max=rows_max)
     for verified in rows[:rows_max]:
-        for corruption in verified.corruptions:
+        for corruption in alike(verified.corruptions):
             sentence = printable(f"{verified.key}: {corruption}")
-            console.print(Text(sentence, style="red"), soft_wrap=True)
+            console.print(Text(sentence, style="red"))
     print_refusals(console, rows, of_all=of_all)
     for note, keys in shared.items():
         sentence = printable(f"{in_short(keys, of_all)}: {note}")
-        console.print(Text(sentence, style="dim"), soft_wrap=True)
+        console.print(Text(sentence, style="dim"))
 
 
 def _shared_notes(partitions: Sequence[Verified]) -> dict[str, list[PartitionKey]]:
