@@ -57,7 +57,9 @@ def plan(
     result = PlanResult(
         partitions=tuple(reports),
         publishing=tools.context.publishing_state,
-        prices=prices_of(tools.context.scheme) if estimate else None,
+        prices=prices_of(tools.context.scheme, shares=tools.context.stored.shares)
+        if estimate
+        else None,
         **about,
     )
     return checked(result, given)
@@ -112,6 +114,7 @@ def doctor(
     >>> tierfold.doctor("/mnt/tier", bootstrap_server="broker-1:9092").findings
     """
     planned: Sequence[PartitionReport] | None = None
+    price = given.get("storage_price")
     if tier is None:
         if estimate:
             raise BadSettings(
@@ -123,18 +126,19 @@ def doctor(
         found = doctor_verb.doctor_of_cluster(
             asked.cluster, settings, asked.scope, asked.progress, asked.began_ms
         )
-        view, about, scheme = asked.cluster.view, asked.about(), ""
+        view, about, prices = asked.cluster.view, asked.about(), prices_of("", price)
     else:
         tools = opened(tier, given, asks_brokers=True)
         found = doctor_verb.doctor(tools.context, tools.settings, tools.scope)
         if estimate:
             verb = (tools.context, tools.settings.if_compacted(), tools.scope)
             planned = plan_verb.plan_with_estimates(*verb)
-        view, about, scheme = tools.context.cluster_view, tools.about(), tools.context.scheme
+        view, about = tools.context.cluster_view, tools.about()
+        prices = prices_of(tools.context.scheme, price, tools.context.stored.shares)
     result = DoctorResult(
         partitions=found.partitions,
         examination=found,
-        prices=prices_of(scheme, given.get("storage_price")),
+        prices=prices,
         cluster=view,
         planned=planned,
         **about,

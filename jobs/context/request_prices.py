@@ -16,7 +16,7 @@ from tierfold.storage.tiers.request_counts import Requests
 _READS: Final = ("gets", "heads")
 _FREE: Final = ("deletes", "aborts")
 _GIB: Final = 2**30
-_ALL_USUAL: Final[Mapping[str, Fraction]] = {"": Fraction(1)}
+ALL_USUAL: Final[Mapping[str, Fraction]] = {"": Fraction(1)}
 _OF_A_FOLDER: Final = "s3"
 """The store whose price of storage stands for that of a folder."""
 
@@ -34,17 +34,23 @@ class StoragePrice:
         return self.usd_per_gib_month * size_bytes / _GIB
 
 
-def storage_price(scheme: str, given: float | None) -> StoragePrice:
+def storage_price(
+    scheme: str, given: float | None, shares: Mapping[str, Fraction] = ALL_USUAL
+) -> StoragePrice:
     """Return the price of the store with that scheme, or as a person gave it.
 
-    `given`: US dollars per GiB and month.
+    `given`: US dollars per GiB and month. `shares`: by storage class, its share of the bytes.
     """
     if given is not None:
         return StoragePrice(usd_per_gib_month=_exact(given), source="as given")
     prices = _prices().get(scheme) or _prices()[_OF_A_FOLDER]
+    by_class = class_prices(scheme)
+    price = Fraction(0)
+    for name, share in shares.items():
+        price += share * by_class.get(name, by_class[""]).usd_per_gib_month
+    mixed = "" if shares.keys() <= {""} else ", by storage class"
     return StoragePrice(
-        usd_per_gib_month=_exact(prices["storage"]),
-        source=f"{prices['name']}, list price of {read_on()}",
+        usd_per_gib_month=price, source=f"{prices['name']}, list price of {read_on()}{mixed}"
     )
 
 
@@ -63,7 +69,7 @@ def class_prices(scheme: str) -> ClassPrices:
 
 
 def cost_usd(
-    spent: Requests, scheme: str, shares: Mapping[str, Fraction] = _ALL_USUAL
+    spent: Requests, scheme: str, shares: Mapping[str, Fraction] = ALL_USUAL
 ) -> Fraction | None:
     """Return the price in US dollars; a retry costs as much as a write. None: a folder.
 
@@ -84,7 +90,7 @@ def cost_usd(
 
 
 def retrieval_usd(
-    spent: Requests, scheme: str, shares: Mapping[str, Fraction] = _ALL_USUAL
+    spent: Requests, scheme: str, shares: Mapping[str, Fraction] = ALL_USUAL
 ) -> Fraction:
     """Return the retrieval fees in it."""
     prices = class_prices(scheme)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
@@ -12,8 +12,8 @@ from rich.filesize import decimal
 
 from tierfold.compaction.deletion.superseded import Removal
 from tierfold.compaction.estimation.estimate import Estimate, NotEstimated
-from tierfold.compaction.model.wording import counted
-from tierfold.jobs.context.request_prices import StoragePrice, cost_usd, storage_price
+from tierfold.compaction.model.wording import counted, dollars
+from tierfold.jobs.context.request_prices import ALL_USUAL, StoragePrice, cost_usd, storage_price
 from tierfold.jobs.pipeline.partition_report import LEFT, PLANNED, PartitionReport
 from tierfold.storage.tiers.request_counts import Requests
 
@@ -43,6 +43,8 @@ class Prices:
 
     scheme: str
     storage: StoragePrice
+    shares: Mapping[str, Fraction]
+    """By storage class, its share of the bytes in scope."""
 
     def of_run(self, reports: Iterable[PartitionReport]) -> Fraction | None:
         """Return what the requests of a run cost, about; None: the tier is a folder."""
@@ -51,15 +53,17 @@ class Prices:
             # Each `.log` is read twice at most: for keys, and to be rewritten.
             gets += 2 * -(-report.bytes_in // _RANGE_BYTES) + _OBJECTS * report.segments_in
             puts += _OBJECTS * report.segments_out
-        return cost_usd(Requests(gets=gets, puts=puts), self.scheme)
+        return cost_usd(Requests(gets=gets, puts=puts), self.scheme, self.shares)
 
 
-def prices_of(scheme: str, given: float | None = None) -> Prices:
+def prices_of(
+    scheme: str, given: float | None = None, shares: Mapping[str, Fraction] = ALL_USUAL
+) -> Prices:
     """Return the list prices of the store with that scheme; of a folder, those of S3 for bytes.
 
-    `given`: a person's price of storage instead, see `storage_price`.
+    `given`: a person's price of storage instead; `shares`: see `storage_price`.
     """
-    return Prices(scheme=scheme, storage=storage_price(scheme, given))
+    return Prices(scheme=scheme, storage=storage_price(scheme, given, shares), shares=shares)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +73,7 @@ class _Sum:
     bytes_in: int
     saved: tuple[int, int, int]
     """Low, likely, high."""
-    usd: tuple[float, float, float]
+    usd: tuple[Fraction, Fraction, Fraction]
     """The same in US dollars a month."""
     read_bytes: int
     ranges: int
@@ -84,7 +88,7 @@ class _Sum:
         """The fields of the document."""
         parts = (("saved_bytes", self.saved), ("saved_share", self.shares))
         found: dict[str, Any] = {"bytes_in": self.bytes_in}
-        for name, values in (*parts, ("usd_per_month", self.usd)):
+        for name, values in (*parts, ("usd_per_month", tuple(map(float, self.usd)))):
             found |= {name + end: value for end, value in zip(_ENDS, values, strict=True)}
         return found | {"read_bytes": self.read_bytes, "ranges": self.ranges}
 
@@ -97,7 +101,7 @@ def _sum_of(estimates: Sequence[Estimate], price: StoragePrice) -> _Sum:
         for parts in saved
     ]
     low, likely, high = map(sum, saved)
-    usd = [float(price.a_month(round(size_bytes))) for size_bytes in stored]
+    usd = [price.a_month(round(size_bytes)) for size_bytes in stored]
     return _Sum(
         bytes_in=sum(one.bytes_in for one in estimates),
         saved=(low, likely, high),
@@ -162,19 +166,17 @@ def print_estimate(
     sum_ = _sum_of([found for _, found in due], prices.storage)
     console.print(
         f"Estimate: of {decimal(sum_.bytes_in)} about {_about(*map(decimal, sum_.saved))} would go,"
-        f" {_interval(sum_.shares[0], sum_.shares[2])}; that is {_about(*map(_usd, sum_.usd))} a"
+        f" {_interval(sum_.shares[0], sum_.shares[2])}; that is {_about(*map(dollars, sum_.usd))} a"
         f" month ({prices.storage.source}). {decimal(sum_.read_bytes)} of the log were read, in"
         f" {counted(sum_.ranges, 'range')}.",
-        soft_wrap=True,
     )
     cost = prices.of_run(report for report, _ in due)
-    console.print(_whether_worth_it(sum_, cost), soft_wrap=True)
+    console.print(_whether_worth_it(sum_, cost))
     if any(part.removal is Removal.KEPT for one, _ in due for part in one.superseded or ()):
         console.print(
             "But as set here nothing deletes what a run replaces, so the tier would grow: name its"
             " brokers, or set tier.binding=detached if none serves it.",
             style="yellow",
-            soft_wrap=True,
         )
     missing = [one for one in reports if isinstance(one.estimate, NotEstimated)]
     if missing:
@@ -184,14 +186,14 @@ def print_estimate(
 def _whether_worth_it(sum_: _Sum, request_usd: Fraction | None) -> str:
     """Whether a run is worth it, a sentence."""
     low, high = sum_.shares[0], sum_.shares[2]
-    cost = float(request_usd or 0)
-    costs = "" if request_usd is None else f", and its requests cost about {_usd(cost)}"
+    cost = request_usd or Fraction(0)
+    costs = "" if request_usd is None else f", and its requests cost about {dollars(cost)}"
     if high < _SHARE_MIN:
         return (
             f"A run is not worth it: at most {_percent(high)} of what it reads would go{costs}."
         )
     if request_usd is not None and sum_.usd[2] < cost:
-        saves = f"it saves {_usd(sum_.usd[2])} a month at most"
+        saves = f"it saves {dollars(sum_.usd[2])} a month at most"
         return f"A run is not worth it: {saves}{costs}."
     if low >= _SHARE_MIN and sum_.usd[0] >= cost:
         return f"A run is worth it: at least {_percent(low)} of what it reads would go{costs}."
@@ -222,7 +224,3 @@ def _interval(low: float, high: float) -> str:
 def _percent(share: float) -> str:
     digits = 1 if 0 < share < 0.1 else 0
     return f"{100 * share:.{digits}f} %"
-
-
-def _usd(value: float) -> str:
-    return f"${value:.2f}" if value >= 0.01 else "less than $0.01"

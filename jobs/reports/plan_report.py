@@ -13,6 +13,7 @@ from rich.filesize import decimal
 from tierfold.compaction.cleaning.counts import RECORD_OUTCOMES, total
 from tierfold.compaction.commits.receipts import VerifiedParts
 from tierfold.compaction.deletion.superseded import joined
+from tierfold.compaction.estimation.estimate import Estimate
 from tierfold.compaction.model.wording import counted, dollars, spaced
 from tierfold.compaction.skipping.probe_counts import NO_PROBES
 from tierfold.jobs.context.publishing_settings import Publishing
@@ -188,8 +189,10 @@ def _segments(report: PartitionReport) -> str:
 
 
 def _bytes(report: PartitionReport) -> str:
-    about = "~ " if report.outcome == PLANNED else ""
-    return f"{decimal(report.bytes_in)} → {about}{decimal(report.bytes_out)}"
+    about, left_bytes = "~ " if report.outcome == PLANNED else "", report.bytes_out
+    if isinstance(report.estimate, Estimate):
+        left_bytes = report.bytes_in - report.estimate.likely_bytes
+    return f"{decimal(report.bytes_in)} → {about}{decimal(left_bytes)}"
 
 
 _COLUMNS: Final[Sequence[Column[PartitionReport]]] = (
@@ -245,7 +248,7 @@ def _print_totals(console: Console, reports: Sequence[PartitionReport]) -> None:
     ]
     kept = f"{spaced(counts.kept)} kept{of_markers(counts.kept_markers)}"
     line = f"{counted(counts.records_in, 'record')}: {', '.join([kept, *removed])}."
-    console.print(line, soft_wrap=True)
+    console.print(line)
     _print_key_indexes(console, done)
     read_once = sum(report.segments_read_once for report in done)
     if read_once:
@@ -300,7 +303,6 @@ def _print_key_indexes(console: Console, done: Sequence[PartitionReport]) -> Non
         console.print(
             f"{unread if asked.skipped else none}{how};"
             f" {decimal(asked.index_bytes_read)} of indexes read.",
-            soft_wrap=True,
         )
     if asked.keys_lacked:
         console.print(
@@ -322,7 +324,7 @@ def _print_superseded(console: Console, reports: Sequence[PartitionReport]) -> N
     is_plan = any(report.outcome == PLANNED for report in reports)
     for part in joined(part for report in reports for part in report.superseded or ()):
         up_to = "Up to " if is_plan else ""
-        console.print(f"{up_to}{superseded_sentence(part)}.", soft_wrap=True, style="dim")
+        console.print(f"{up_to}{superseded_sentence(part)}.", style="dim")
 
 
 def _print_fees(console: Console, reports: Sequence[PartitionReport]) -> None:
@@ -337,14 +339,12 @@ def _print_fees(console: Console, reports: Sequence[PartitionReport]) -> None:
         console.print(
             f"Deleting what is replaced costs {up_to}{dollars(early)} if it is done today: some of"
             " it is younger than the minimum duration of its storage class.",
-            soft_wrap=True,
             style="dim",
         )
     if read:
         console.print(
             f"Reading what is replaced costs {dollars(read)} of retrieval fees, or twice as much:"
             " a segment is read once or twice.",
-            soft_wrap=True,
             style="dim",
         )
 

@@ -28,11 +28,12 @@ class Spent:
     def entry(self, compacted_bytes: int) -> dict[str, Any]:
         """Return the document's entry: counts, bytes, and US dollars at list prices."""
         fees = {"retrieval_usd": float(self.retrieval_usd)} if self.retrieval_usd else {}
+        per_tb = self._per_tb(compacted_bytes)
         return {
             **asdict(self.requests),
             **fees,
             "cost_usd": float(self.cost_usd),
-            "cost_usd_per_tb_compacted": self._per_tb(compacted_bytes),
+            "cost_usd_per_tb_compacted": None if per_tb is None else float(per_tb),
             "prices_of": read_on(),
         }
 
@@ -45,15 +46,15 @@ class Spent:
         kinds = ", ".join(f"{spaced(count)} {name}" for name, count in counts.items() if count)
         per_tb = self._per_tb(compacted_bytes)
         fees = f", {dollars(self.retrieval_usd)} of it for retrieval" if self.retrieval_usd else ""
-        compacted = "" if per_tb is None else f", ${per_tb:.2f} per TB compacted"
+        compacted = "" if per_tb is None else f", {dollars(per_tb)} per TB compacted"
         return (
             f"{spaced(spent.total)} requests ({kinds or 'none'}); {decimal(spent.received_bytes)}"
-            f" received, {decimal(spent.sent_bytes)} sent; ${float(self.cost_usd):.6f} at list"
+            f" received, {decimal(spent.sent_bytes)} sent; {dollars(self.cost_usd)} at list"
             f" prices of {read_on()}{fees}{compacted}. Requests to the catalog are not counted."
         )
 
-    def _per_tb(self, compacted_bytes: int) -> float | None:
-        return float(self.cost_usd * _TB / compacted_bytes) if compacted_bytes else None
+    def _per_tb(self, compacted_bytes: int) -> Fraction | None:
+        return self.cost_usd * _TB / compacted_bytes if compacted_bytes else None
 
 
 def spent_in(context: RunContext) -> Spent | None:

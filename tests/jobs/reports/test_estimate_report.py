@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
+from io import StringIO
 
 import pytest
 from rich.console import Console
@@ -16,6 +18,8 @@ from tierfold.jobs.pipeline.partition_report import (
     PartitionReport,
 )
 from tierfold.jobs.reports.estimate_report import prices_of, print_estimate, total_entry
+from tierfold.jobs.reports.plan_report import PlanResult
+from tierfold.jobs.reports.screen import Screen
 
 GIB = 2**30
 FOUND = Estimate(
@@ -61,6 +65,20 @@ def test_the_price_is_that_of_what_the_store_keeps() -> None:
     assert total_entry([REPORT], prices_of("file"))["request_usd"] is None
 
 
+def test_a_known_storage_class_has_its_own_price() -> None:
+    classes = {"": Fraction(1, 4), "STANDARD_IA": Fraction(3, 4)}
+    total = total_entry([REPORT], prices_of("s3", shares=classes))
+    assert total["usd_per_month"] == pytest.approx(25 * (0.023 / 4 + 0.0125 * 3 / 4))
+    assert total["prices_of"].endswith(", by storage class")
+    assert total["request_usd"] > total_entry([REPORT], prices_of("s3"))["request_usd"]
+
+
+def test_the_bytes_of_a_plan_are_those_of_its_estimate() -> None:
+    text = StringIO()
+    PlanResult(partitions=(REPORT,), tier="t", prices=prices_of("s3")).show(Screen(text, width=200))
+    assert "107.4 GB → ~ 53.7 GB" in text.getvalue()
+
+
 def test_only_what_a_run_would_compact_is_added_up() -> None:
     left, resting = (replace(REPORT, outcome=outcome) for outcome in (LEFT, NOTHING_TO_DO))
     total = total_entry([REPORT, left, resting], prices_of("s3"))
@@ -77,7 +95,7 @@ def test_only_what_a_run_would_compact_is_added_up() -> None:
         (REPORT, "s3", "A run is worth it: at least 40 % of what it reads would go, and its"),
         (REPORT, "file", "A run is worth it: at least 40 % of what it reads would go."),
         (of_shares(0, 0.009), "s3", "A run is not worth it: at most 0.9 % of what it reads"),
-        (of_shares(0.5, 0.6, 2**20), "s3", "A run is not worth it: it saves less than $0.01 a"),
+        (of_shares(0.5, 0.6, 2**20), "s3", "A run is not worth it: it saves less than $0.001 a"),
         (of_shares(0.001, 0.3), "s3", "Whether a run is worth it is open: 0.1–30 % of what it"),
     ],
 )
