@@ -285,7 +285,7 @@ class _Retired:
     originals: int
     """How many stay for a restore."""
     staying: int
-    """How many are past the grace period, and brokers may need them."""
+    """How many stay after the grace period, too, because brokers may need them."""
     listed_again: tuple[str, ...]
     """Ids of those whose deletion is dated in the future."""
     dropped: Dropped | None
@@ -302,6 +302,7 @@ def _retired(
     listed = {} if dropped is None else dropped.listed
     past_grace = [entry for entry in retired if times.is_past_grace(entry, listed)]
     may_go = tuple(entry for entry in past_grace if is_detached or _may_go(entry, dropped))
+    aged = retired if dropped is None else past_grace  # Without an answer, those of any age stay.
     starting = _without_originals(may_go, view) if is_refused else may_go
     return _Retired(
         starting=starting,
@@ -312,7 +313,7 @@ def _retired(
             and not _waits_again(entry.segment.segment_id, listed, times)
         ),
         originals=len(may_go) - len(starting),
-        staying=len(past_grace) - len(may_go),
+        staying=sum(not is_detached and not _may_go(entry, dropped) for entry in aged),
         listed_again=tuple(sorted(one for one in listed if listed[one] > times.now_ms)),
         dropped=dropped,
         publishes=publishes,
@@ -345,7 +346,7 @@ def waits_until(
     dropped = dropped_by_brokers(view, binding, publishes=publishes)
     listed = {} if dropped is None else dropped.listed
     retired = () if view.state is None else view.state.whole_retired
-    if dropped is not None:
+    if not isinstance(binding, Detached):
         retired = tuple(entry for entry in retired if _may_go(entry, dropped))
     orphans = deletable_orphans(view, binding)
     set_apart = deletable_set_apart(view, binding) if times.takes_set_apart else ()

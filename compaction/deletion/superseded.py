@@ -82,8 +82,9 @@ class SupersededBytes:
             )
         if self.removal is Removal.RETENTION:
             return (
-                f"{what} until brokers expire them by retention.ms: after {gone_at}, if theirs is"
-                " what is set here"
+                f"{what} until brokers expire them by their own retention.ms, which tierfold was"
+                " not told: name the brokers (--bootstrap-server), or set tier.binding=detached if"
+                " none serves this tier"
             )
         grace = f"the grace period is {duration(GRACE_MS)}"
         return f"{what} until the first `tierfold vacuum` after {gone_at} ({grace})"
@@ -149,7 +150,7 @@ def _of_one(
     elif why_kept := _why_kept(segment, rules):
         removal, gone_at_ms = Removal.KEPT, None
     else:
-        removal, gone_at_ms = Removal.RETENTION, segment.max_timestamp_ms + rules.retention_ms
+        removal, gone_at_ms = Removal.RETENTION, None  # By the brokers' settings, not by these.
     return SupersededBytes(
         removal=removal,
         size_bytes=segment.log_bytes,

@@ -84,3 +84,13 @@ def test_waiting_segments_are_listed_and_started_deletions_are_not() -> None:
         "orphan": (NOW_MS + 5, NOW_MS + 4)
     }
     assert waits_until(replace(view(), state=None), Rules(), Detached(), TIMES) == {}
+
+
+def test_no_date_is_promised_of_what_a_broker_may_serve() -> None:
+    seen = view(retired(RETIRED, retired_at_ms=NOW_MS))
+    for after_ms in (0, 20):
+        times = replace(TIMES, now_ms=NOW_MS + after_ms)
+        assert waits_until(seen, Rules(), UNDECLARED, times) == {}
+        (note,) = deletion_plan_of(seen, RULES, UNDECLARED, times).notes
+        assert note.startswith("a broker may still name these segments, so they stay: 1 retired")
+    assert waits_until(seen, Rules(), Detached(), TIMES) == {"retired segment": (NOW_MS + 10,)}

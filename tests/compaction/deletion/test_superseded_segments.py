@@ -31,7 +31,7 @@ RETIRED_MS: Final = 50_000
 NEWEST_MS: Final = 1_000
 WEEK_MS: Final = 7 * DAY_MS
 VACUUM: Final = (Removal.VACUUM, RETIRED_MS + DAY_MS, "")
-RETENTION: Final = (Removal.RETENTION, NEWEST_MS + WEEK_MS, "")
+RETENTION: Final = (Removal.RETENTION, None, "")
 NO_DELETE: Final = (Removal.KEPT, None, "the cleanup.policy set here has no delete")
 FOR_EVER: Final = (Removal.KEPT, None, "retention.ms is -1")
 NO_TIME: Final = (Removal.KEPT, None, "they have no timestamp")
@@ -60,9 +60,8 @@ def entry(writer: str, newest_ms: int = NEWEST_MS) -> RetiredSegment:
         (UNSET, BROKER, COMPACT, WEEK_MS, NEWEST_MS, NO_DELETE),
         (BOUND, BROKER, BOTH, WEEK_MS, NEWEST_MS, PUBLISHED),
         (UNSET, BROKER, BOTH, WEEK_MS, NEWEST_MS, RETENTION),
-        (UNSET, BROKER, BOTH, WEEK_MS, 0, (Removal.RETENTION, WEEK_MS, "")),
         (UNSET, BROKER, BOTH, -1, NEWEST_MS, FOR_EVER),
-        (UNSET, BROKER, BOTH, 0, NEWEST_MS, (Removal.RETENTION, NEWEST_MS, "")),
+        (UNSET, BROKER, BOTH, 0, NEWEST_MS, RETENTION),
         (UNSET, BROKER, BOTH, WEEK_MS, -1, NO_TIME),
     ],
 )
@@ -128,7 +127,7 @@ def test_parts_are_joined_by_removal_and_reason_with_the_latest_time() -> None:
     [
         ([], None),
         ([part(Removal.VACUUM, 5)], 5),
-        ([part(Removal.VACUUM, 5), part(Removal.RETENTION, 9)], 9),
+        ([part(Removal.VACUUM, 5), part(Removal.VACUUM, 9)], 9),
         ([part(Removal.VACUUM, 5), part(Removal.KEPT, None)], None),
     ],
 )
@@ -151,9 +150,10 @@ def test_the_sentences() -> None:
         " broker serves this tier, set tier.binding=detached"
     )
     (expired,) = superseded_bytes([entry(BROKER)], replace(rules, cleanup_policy=BOTH), UNSET)
-    assert expired.sentence("1970-01-08") == (
-        "1 000 bytes of replaced segments stay until brokers expire them by retention.ms: after"
-        " 1970-01-08, if theirs is what is set here"
+    assert expired.sentence("") == (
+        "1 000 bytes of replaced segments stay until brokers expire them by their own"
+        " retention.ms, which tierfold was not told: name the brokers (--bootstrap-server), or set"
+        " tier.binding=detached if none serves this tier"
     )
 
 
