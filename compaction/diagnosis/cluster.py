@@ -55,11 +55,12 @@ def cluster_findings(
         yield Finding(
             code=str(FindingCode.METADATA_LARGE),
             severity=Severity.NOTE,
-            detail=f"{METADATA_TOPIC} has {spaced(size.records)} records, and"
-            f" {spaced(size.records_a_day)} more each day: brokers read all of them at each start",
+            detail=f"{METADATA_TOPIC} has {spaced(size.records)} records and gets"
+            f" {spaced(size.records_a_day)} more a day; a broker reads all of them each time it"
+            " starts, so that starts get slower",
             remedy="Let brokers upload fewer and larger segments: raise segment.ms and"
-            " segment.bytes of the topics with most segments. Each segment adds four records in its"
-            " life, and nothing takes them away before KIP-1266.",
+            " segment.bytes of the topics with most segments. Each segment adds four records, and a"
+            " Kafka without KIP-1266 never removes them.",
         )
 
 

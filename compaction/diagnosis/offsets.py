@@ -83,10 +83,10 @@ def assumed_holes(one: Examined) -> Iterator[Finding]:
         yield one.finding(
             FindingCode.HOLES_ASSUMED,
             Severity.NOTE,
-            f"{counted(len(found), 'gap')} between segments taken for holes of a broker's cleaner:"
-            f" {first_named([str(hole) for hole in found])}",
-            remedy="Run doctor with --bootstrap-server: brokers know where each segment ends. A"
-            " hole that is none is then found as `unlike_brokers`.",
+            f"no segment has {first_named([str(hole) for hole in found])}: tierfold assumes that a"
+            " broker's cleaner removed these records, and no broker was asked",
+            remedy="Run doctor with --bootstrap-server: brokers know where each segment ends. If"
+            " records are missing, doctor then reports `unlike_brokers`.",
         )
 
 

@@ -14,7 +14,7 @@ from tierfold.compaction.diagnosis.findings import Finding, FindingCode, Severit
 from tierfold.compaction.discovery.view import PLACE
 from tierfold.compaction.model.segment_ids import is_own_id
 from tierfold.compaction.model.wording import counted, duration
-from tierfold.compaction.publishing.steps import Done, Refused, Send, Wait
+from tierfold.compaction.publishing.steps import Done, Refused, Wait
 from tierfold.compaction.publishing.uploads import uploads_at_work
 
 _COMPLETE: Final = (
@@ -81,18 +81,18 @@ def unfinished_swaps(one: Examined) -> Iterator[Finding]:
             yield one.finding(
                 FindingCode.UNPUBLISHED,
                 Severity.HINDERS,
-                f"a swap is not wholly published, and nothing can be sent: {why}",
+                "a run has compacted it, brokers do not have all of the result, and nothing can be"
+                f" sent: {why}",
                 remedy=f"`tierfold forget {PLACE} --dry-run`, with the same brokers, shows what it"
                 " would take over from them and what it would give up.",
             )
         case None | Done() | Wait():
             yield from _started_by_runs(one)
         case step:
-            what = step.purpose.value if isinstance(step, Send) else type(step).__name__.lower()
             yield one.finding(
                 FindingCode.UNPUBLISHED,
                 Severity.HINDERS,
-                f"a swap is not wholly published ({what}): {step.why}",
+                f"a run has compacted it, and brokers do not have all of the result: {step.why}",
                 remedy=_COMPLETE,
             )
 

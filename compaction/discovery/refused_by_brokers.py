@@ -110,8 +110,8 @@ def _denied(facts: PartitionFacts, _: BrokerPartition) -> Refusal | None:
     ids = ",".join(listed.segment_id for listed in strange)
     return Refusal(
         reason=RefusalReason.NEVER_NAMED,
-        detail=f"the tier has {_listed(strange)}, whole and not written by tierfold, which these"
-        " brokers never had",
+        detail=f"the tier has {_listed(strange)} with all objects, not written by tierfold and"
+        " never named in the metadata topic of these brokers",
         remedy=f"{_LOST} If a person copied them here, move them out of the tier and keep them. If"
         " you know that none of them is part of the log, because a run of an early tierfold that"
         f" was killed left them: `tierfold forget {PLACE} --leave-alone {ids}`, with the same"
@@ -156,8 +156,8 @@ def _forgotten_uploads(facts: PartitionFacts, brokers: BrokerPartition) -> Refus
         return None
     return Refusal(
         reason=RefusalReason.NEVER_NAMED,
-        detail=f"the catalog names {_segments(uploads)} as uploads of brokers, which these brokers"
-        " never had",
+        detail=f"the catalog names {_segments(uploads)} as uploads of brokers, never named in the"
+        " metadata topic of these brokers",
         remedy=f"{_LOST} If a person copied them here, move them out of the tier and keep them;"
         f" then {_FORGET}",
     )

@@ -15,13 +15,13 @@ from tierfold.compaction.brokers.cluster_view import ClusterView
 from tierfold.compaction.diagnosis.diagnosis import TopicSummary
 from tierfold.compaction.diagnosis.findings import Finding, Severity
 from tierfold.compaction.model.redaction import printable
-from tierfold.compaction.model.wording import counted, spaced
+from tierfold.compaction.model.wording import counted, dollars, spaced
 from tierfold.jobs.context.request_prices import StoragePrice
 from tierfold.jobs.context.timestamps import timestamp_text
 from tierfold.jobs.pipeline.partition_report import FAILED, PartitionReport
 from tierfold.jobs.reports.broker_report import cluster_entry
 from tierfold.jobs.reports.estimate_report import Prices, print_estimate, total_entry
-from tierfold.jobs.reports.refusals_report import in_short
+from tierfold.jobs.reports.refusals_report import NAMED_MAX, in_short
 from tierfold.jobs.reports.result import Result, concluded, fields
 from tierfold.jobs.reports.tables import ROWS_MAX, Column, print_omitted, print_rows
 from tierfold.jobs.reports.views import ALL, View
@@ -106,7 +106,7 @@ class DoctorResult(Result[PartitionHealth]):
     def print_tables(self, console: Console, _view: View = ALL) -> None:
         """See `Result`."""
         for line, style in self._head():
-            console.print(Text(printable(line), style=style), soft_wrap=True)
+            console.print(Text(printable(line), style=style))
         for severity in Severity:
             groups = [*self._grouped(severity)]
             if groups:
@@ -119,7 +119,7 @@ class DoctorResult(Result[PartitionHealth]):
         if self.planned is not None:
             print_estimate(console, self.planned, self.prices)
         for line in self._foot():
-            console.print(Text(line, style="dim"), soft_wrap=True)
+            console.print(Text(line, style="dim"))
 
     def _finding(self, one: Finding) -> dict[str, Any]:
         size_bytes = one.size_bytes
@@ -147,7 +147,7 @@ class DoctorResult(Result[PartitionHealth]):
         about = f"{counted(len(self.partitions), 'partition')} examined"
         urgent = [one for one in self.findings if one.needs_a_person]
         if not self.findings:
-            yield f"{about}: nothing is wrong, as far as was asked.", "green"
+            yield f"{about}: nothing is wrong in what doctor reads.", "green"
         elif not urgent:
             yield f"{about}: nothing loses data or leaks.", "green"
         else:
@@ -168,11 +168,7 @@ class DoctorResult(Result[PartitionHealth]):
         size_bytes = sum(one.size_bytes or 0 for one in found)
         if not size_bytes:
             return ""
-        return f" ({decimal(size_bytes)}, {self._dollars(size_bytes)} a month)"
-
-    def _dollars(self, size_bytes: int) -> str:
-        cost = self.price.a_month(size_bytes)
-        return f"${float(cost):,.2f}" if cost * 100 >= 1 else "less than $0.01"
+        return f" ({decimal(size_bytes)}, {dollars(self.price.a_month(size_bytes))} a month)"
 
     def _print_group(self, console: Console, group: Sequence[Finding]) -> None:
         first = group[0]
@@ -181,9 +177,14 @@ class DoctorResult(Result[PartitionHealth]):
         for line, style in (
             (f"  {first.code}: {subjects}", "bold"),
             (f"      {example}{first.detail}.", ""),
-            (f"      {first.remedy}", "dim"),
         ):
-            console.print(Text(printable(line), style=style), soft_wrap=True)
+            console.print(Text(printable(line), style=style))
+        about = {one.remedy: f"{_subject(one)}: " for one in reversed(group)}
+        remedies = [*dict.fromkeys(one.remedy for one in group)]
+        for remedy in remedies[:NAMED_MAX]:
+            subject = about[remedy] if len(remedies) > 1 else ""
+            console.print(Text(printable(f"      {subject}{remedy}"), style="dim"))
+        print_omitted(console, len(remedies) - NAMED_MAX, indent="      ")
 
     def _foot(self) -> Iterator[str]:
         if self.cluster is not None:
@@ -194,11 +195,13 @@ class DoctorResult(Result[PartitionHealth]):
                 f" ({decimal(size.value_bytes)}), {spaced(size.records_a_day)} a day{since}."
             )
         if any(one.size_bytes for one in self.findings):
-            dollars = f"{float(self.price.usd_per_gib_month):g}"
+            price = dollars(self.price.usd_per_gib_month)
             yield (
-                f"Storage at ${dollars} per GiB and month ({self.price.source}); --storage-price"
+                f"Storage at {price} per GiB and month ({self.price.source}); --storage-price"
                 " sets another."
             )
+        if self.tier:
+            yield "Records were not read: `tierfold verify` finds corrupt ones."
         if self.findings:
             yield f"What each code means, and what leads out: {_PAGE}."
 
