@@ -29,6 +29,7 @@ from tierfold.compaction.discovery.overlaps import OverlapProof, chain_of, with_
 from tierfold.compaction.discovery.phases import phase_notes
 from tierfold.compaction.discovery.view import (
     CATALOG_FIRST,
+    NAME_CATALOG,
     PartitionView,
     Refusal,
     RefusalReason,
@@ -36,6 +37,7 @@ from tierfold.compaction.discovery.view import (
 from tierfold.compaction.model.leader_epochs import is_within_lineage
 from tierfold.compaction.model.segment_ids import Maker
 from tierfold.compaction.model.segments import Hole, PartitionState, Segment
+from tierfold.compaction.model.wording import counted
 
 _OTHER_BATCHES: Final = (
     "One of them is not an upload of this log: find out which (`tierfold dump` shows their batches)"
@@ -48,11 +50,7 @@ def view_of(draft: PartitionDraft, proof: OverlapProof) -> PartitionView | Refus
     facts, history = draft.facts, draft.history
     row = facts.row
     if proof.disagreements:
-        return Refusal(
-            reason=RefusalReason.OVERLAP,
-            detail="; ".join(proof.disagreements),
-            remedy=CATALOG_FIRST if row is None else _OTHER_BATCHES,
-        )
+        return _refused_overlap(facts, proof)
     taken = with_proof(draft.chain, draft.comparisons, proof)
     live, holes = () if row is None else row.segments, draft.chain.holes
     if live and draft.chain.live_end > live[-1].end_offset:
@@ -93,6 +91,18 @@ def view_of(draft: PartitionDraft, proof: OverlapProof) -> PartitionView | Refus
         brokers=facts.brokers,
         stored=_stored(facts),
     )
+
+
+def _refused_overlap(facts: PartitionFacts, proof: OverlapProof) -> Refusal:
+    """The refusal of segments that share offsets and differ: its likely cause first, if known."""
+    remedy = CATALOG_FIRST if facts.row is None else _OTHER_BATCHES
+    causes: tuple[str, ...] = ()
+    made = [one.segment_id for one in facts.candidates if one.maker is Maker.ANOTHER_CATALOG]
+    if made:
+        causes = (f"runs of another catalog made {counted(len(made), 'segment')}: {made[0]}",)
+        remedy = NAME_CATALOG
+    detail = "; ".join((*causes, *proof.disagreements))
+    return Refusal(reason=RefusalReason.OVERLAP, detail=detail, remedy=remedy)
 
 
 def _stored(facts: PartitionFacts) -> tuple[ListedSegment, ...]:

@@ -55,6 +55,14 @@ def refused_by_listing(facts: PartitionFacts) -> Refusal | None:
             "Nothing of this partition was changed. Bring the objects back from a backup, or"
             f" restore an earlier state (`tierfold history {PLACE}` lists them)."
         )
+        if _is_of_another_tier(facts):
+            details.insert(0, "the tier has none of the live segments that the catalog names")
+            remedy = (
+                "Nothing of this partition was changed. The catalog is probably that of another"
+                " tier: give this tier's with --catalog. If it is this tier's, bring the objects"
+                f" back from a backup, or restore an earlier state (`tierfold history {PLACE}`"
+                " lists them)."
+            )
         # After an election, a person may have moved live objects away, as `forget` asks.
         cut = None if row is None else refused_by_history(facts.history(), row.segments)
         if cut is not None and cut.reason is RefusalReason.LINEAGE_DIVERGED:
@@ -76,6 +84,13 @@ def refused_by_listing(facts: PartitionFacts) -> Refusal | None:
             " has uploaded the records again.",
         )
     return None
+
+
+def _is_of_another_tier(facts: PartitionFacts) -> bool:
+    """Whether the tier has segments of the partition, and none of those that the row has live."""
+    found = facts.classified
+    is_none_live = facts.row is not None and bool(facts.row.segments) and not found.known
+    return is_none_live and bool(found.retired or found.unknown or found.left_alone)
 
 
 def _unreadable(facts: PartitionFacts) -> Refusal | None:

@@ -22,6 +22,7 @@ from tierfold.compaction.model.segments import (
     PartitionState,
     Segment,
 )
+from tierfold.compaction.model.wording import alike
 
 PLACE: Final = "TIER PARTITION"
 """A placeholder in a remedy's commands, which the caller replaces with `Refusal.at`."""
@@ -143,8 +144,8 @@ class Refusal:
 
 
 def first_few(sentences: Sequence[str]) -> str:
-    """The first distinct sentences on one line, and how many more there are."""
-    found = tuple(dict.fromkeys(sentence.rstrip(".") for sentence in sentences))
+    """The first distinct sentences on one line, and how many more there are; see `alike`."""
+    found = alike(sentence.rstrip(".") for sentence in sentences)
     more = len(found) - _SENTENCES_MAX
     return "; ".join(found[:_SENTENCES_MAX]) + (f"; and {more} more" if more > 0 else "")
 
@@ -222,6 +223,12 @@ def state_with_new(view: PartitionView) -> PartitionState:
         holes=tuple(sorted({*state.holes, *view.holes})),
     )
 
+
+NAME_CATALOG: Final = (
+    "Here its catalog is missing: bring `_tierfold` back, or name it with --catalog. Move nothing"
+    " out of the tier."
+)
+"""What leads out of an overlap with what the runs of another catalog wrote."""
 
 CATALOG_FIRST: Final = (
     "If tierfold has compacted this tier before, its catalog is missing: bring `_tierfold` back, or"

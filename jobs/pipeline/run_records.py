@@ -14,7 +14,7 @@ from tierfold.compaction.model.errors import TierfoldError
 from tierfold.jobs.context.request_prices import cost_usd
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.versions import tierfold_version
-from tierfold.jobs.pipeline.partition_report import NOT_BEGUN, PartitionReport
+from tierfold.jobs.pipeline.partition_report import PartitionReport
 from tierfold.storage.catalog.runs_table import RunsTable
 from tierfold.storage.catalog.schema import RunRow
 from tierfold.storage.clock import now_ms
@@ -46,10 +46,10 @@ def record_run(
 ) -> None:
     """Append the outcome of each chunk; raises TierfoldError.
 
-    A run that began nothing creates no catalog: if the catalog was lost, a new folder in its place
-    would block the restore of a backup.
+    A run that claimed nothing creates no catalog: if the catalog was lost, a new folder in its
+    place would block the restore of a backup.
     """
-    if all(chunk.outcome in NOT_BEGUN for _, chunk in chunks) and not context.catalog.exists():
+    if not context.catalog.exists():
         return
     requests = context.requests
     cost = cost_usd(requests, context.scheme, context.stored.shares)

@@ -15,8 +15,9 @@ from typing import Any, Final
 
 from tierfold.compaction.brokers.broker_versions import KafkaVersion, kafka_version
 from tierfold.compaction.model.errors import BadSettings
+from tierfold.jobs.settings.definitions import BY_TOPIC_NAME
 from tierfold.jobs.settings.kinds import TRUE_OR_FALSE
-from tierfold.storage.brokers.client_names import SECRETS, SERVERS, TAKEN, VARIABLES
+from tierfold.storage.brokers.client_names import SECRETS, SERVERS, TAKEN, VARIABLES, client_names
 from tierfold.storage.brokers.client_settings import (
     NOTHING,
     ClientSettings,
@@ -61,6 +62,12 @@ def cluster_of_table(table: Mapping[str, object], where: str) -> GivenCluster:
     for name in texts:
         if TAKEN.get(name) in SECRETS:
             raise _secret(name, where)
+        if name in BY_TOPIC_NAME and name not in client_names():
+            raise BadSettings(
+                f"{name} is a topic's setting",
+                where=where,
+                remedy=f'Put {name} under [topics."NAME"], or under [topics."*"] for all topics.',
+            )
     return GivenCluster(
         source=source_of(texts, where, (COMMAND_CONFIG, KAFKA_VERSION, PUBLISH)),
         command_config=None if command_config is None else Path(command_config),

@@ -43,6 +43,8 @@ _PATTERN: Final = re.compile(r"[A-Za-z0-9._*?!\[\]-]{1,249}")
 _QUOTED: Final = re.compile(r"""(['"]).{3,}\1""")
 """Text that tomllib quotes from a file, longer than a character or two of its grammar."""
 
+_TABLES: Final = ("broker", "cluster", "layout", "store", "topics")
+
 _TYPES: Final = {
     bool: "true or false",
     dict: "a table",
@@ -147,15 +149,8 @@ def config_of_toml(toml: str, *, where: str) -> Given:
             remedy='Write one "NAME" = VALUE per line.',
         ) from None
     for name in document:
-        if name not in {"broker", "cluster", "layout", "store", "topics"}:
-            raise BadSettings(
-                f"{setting_name(name)} is outside of [broker], [topics], [store], [layout] and"
-                " [cluster]",
-                where=where,
-                remedy='Put a broker\'s settings under [broker], a topic\'s under [topics."NAME"],'
-                " the options of an object store under [store], of a layout under [layout], of a"
-                " client of Kafka under [cluster].",
-            )
+        if name not in _TABLES:
+            raise _outside(name, document[name], where)
     broker = _table(document.get("broker", {}), f"{where} [broker]")
     unused = tuple(name for name, value in broker.items() if _is_unused(name, value))
     topics = _table(document.get("topics", {}), f"{where} [topics]")
@@ -177,6 +172,22 @@ def config_of_toml(toml: str, *, where: str) -> Given:
         store=store_options(_table(document.get("store", {}), store), store),
         layout=layout_of_table(_table(document.get("layout", {}), layout), layout),
         cluster=cluster_of_table(of_cluster, cluster),
+    )
+
+
+def _outside(name: str, value: object, where: str) -> BadSettings:
+    near = get_close_matches(name, _TABLES, n=1) if isinstance(value, dict) else []
+    if near:
+        meant = '[topics."NAME"]' if near[0] == "topics" else f"[{near[0]}]"
+        return BadSettings(
+            f"there is no table {setting_name(name)}", where=where, remedy=f"Did you mean {meant}?"
+        )
+    return BadSettings(
+        f"{setting_name(name)} is outside of [broker], [topics], [store], [layout] and [cluster]",
+        where=where,
+        remedy="Put a broker's settings under [broker], a topic's under [topics.\"NAME\"], the"
+        " options of an object store under [store], of a layout under [layout], of a client of"
+        " Kafka under [cluster].",
     )
 
 

@@ -60,7 +60,21 @@ def remarks_on_tier(
         if table.is_exact and table.pattern not in topics
     ]
     in_scope = [] if advised is None else [key.topic for key in advised.chosen(keys)]
-    return Remarks(warnings=(*unknown, *advice(settings, in_scope)), notes=settings.notes)
+    warnings = (*new_catalog(context), *unknown, *advice(settings, in_scope))
+    return Remarks(warnings=warnings, notes=settings.notes)
+
+
+def new_catalog(context: RunContext) -> tuple[str, ...]:
+    """Say that `--catalog` names a place without a catalog; empty: there is one, or none is named.
+
+    Raises UnreadableObject.
+    """
+    if not context.catalog_words or context.catalog.exists():
+        return ()
+    return (
+        f"--catalog: there is no catalog in {context.catalog_uri} yet. `compact` makes a new one"
+        " there, which knows nothing of what runs with another catalog did to this tier.",
+    )
 
 
 def remarks_on_topic(settings: Settings, topic: str) -> Remarks:

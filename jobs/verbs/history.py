@@ -9,6 +9,7 @@ from itertools import chain, islice
 from tierfold.compaction.commits.history import Entry, entries, notable
 from tierfold.compaction.commits.restore import RestorePlan, restore_plan_of
 from tierfold.compaction.discovery.view import Refusal
+from tierfold.compaction.model.errors import BadSettings
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import named
@@ -25,6 +26,17 @@ def past_of(context: RunContext, key: PartitionKey) -> tuple[Entry, Iterator[Ent
     found = entries(context.catalog.history(key))
     newest = next(found, None)
     return None if newest is None else (newest, chain((newest,), found))
+
+
+def check_catalog(context: RunContext) -> None:
+    """Raise BadSettings if `--catalog` names a place without a catalog: it has no past."""
+    if context.catalog_words and not context.catalog.exists():
+        raise BadSettings(
+            f"there is no catalog in {context.catalog_uri}",
+            where="--catalog",
+            remedy="Name the catalog of the runs that compacted this tier, or leave --catalog out"
+            " if it is in the tier.",
+        )
 
 
 def claim_sentence(newest: Entry) -> str:
@@ -70,6 +82,8 @@ class PartitionHistory:
     """Newest first."""
     has_older: bool
     """`--limit` left lines out."""
+    catalog: str
+    """The catalog's folder or URI."""
 
     @property
     def outcome(self) -> str:
@@ -86,12 +100,16 @@ def history(context: RunContext, name: str, limit: int | None = None) -> Partiti
     """Return the newest `limit` states of the partition `name`, or all; nothing is changed.
 
     `name` is `orders-0`, or the partition's folder. Raises BadSettings if it matches none or
-    several, and TierfoldError if the catalog cannot be read.
+    several, or if `--catalog` names a place without a catalog; TierfoldError if the catalog cannot
+    be read.
     """
     key = named(context.tier.partitions(), name, where=context.tier_uri)
+    check_catalog(context)
     past = past_of(context, key)
     if past is None:
-        return PartitionHistory(key=key, holder="", lines=(), has_older=False)
+        return PartitionHistory(
+            key=key, holder="", lines=(), has_older=False, catalog=context.catalog_uri
+        )
     newest, found = past
     shown = list(islice(notable(found), None if limit is None else limit + 1))
     return PartitionHistory(
@@ -106,4 +124,5 @@ def history(context: RunContext, name: str, limit: int | None = None) -> Partiti
             for number, entry in enumerate(shown[:limit])
         ),
         has_older=limit is not None and len(shown) > limit,
+        catalog=context.catalog_uri,
     )

@@ -59,7 +59,7 @@ from tierfold.jobs.pipeline.run_records import keep_record
 from tierfold.jobs.pipeline.survey import inspected, known_by_name, with_identity
 from tierfold.jobs.publishing.segment_copies import SegmentCopies, copied_segments
 from tierfold.jobs.settings.resolution import Settings
-from tierfold.jobs.verbs.history import claim_sentence, past_of
+from tierfold.jobs.verbs.history import check_catalog, claim_sentence, past_of
 from tierfold.jobs.verbs.restore_check import corrupt, corruptions_in, refused_by_tier
 from tierfold.jobs.verbs.restore_target import earlier_state
 from tierfold.jobs.verbs.row_change import changed_row, holder_of, noted_binding, refused
@@ -278,10 +278,12 @@ def _planned_of(
     known = with_identity(known, tier_identity(context, run_binding(context)))
     if (refusal := known.refusal or beside) is not None:
         return Restored(report=refused(key, refusal))
+    check_catalog(context)
     past = past_of(context, key)
     if past is None:
         raise BadSettings(
-            f"no run has touched {key}, so the catalog has no earlier state of it",
+            f"no run has touched {key} by the catalog in {context.catalog_uri}, which has no"
+            " earlier state of it",
             where="--to",
             remedy="There is nothing to restore.",
         )

@@ -150,9 +150,9 @@ def test_an_unreadable_segment_that_would_be_next_refuses_the_partition() -> Non
 
 def test_many_unreadable_segments_are_counted_not_listed() -> None:
     found = refusal(None, torn(0), torn(10), torn(20), torn(30), torn(40))
-    assert found.detail == "0.log: torn; 10.log: torn; 20.log: torn; and 2 more"
+    assert found.detail == "0.log, 10.log, 20.log and 2 more: torn"
     remarks = ["a: no key.", "b: no key.", "a: no key.", "c: no key."]
-    assert first_few(remarks) == "a: no key; b: no key; c: no key"
+    assert first_few(remarks) == "a, b, c: no key"
 
 
 def test_a_torn_incomplete_log_beyond_the_live_end_waits() -> None:

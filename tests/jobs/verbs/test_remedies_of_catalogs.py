@@ -90,7 +90,9 @@ def refused(tier: Path, *words: str, code: int = 3) -> None:
 def test_a_catalog_is_brought_back_or_named(tier: Path, tmp_path: Path, is_named: bool) -> None:
     catalog(tier).rename(tmp_path / "elsewhere")
     said = "its catalog is missing: bring `_tierfold` back, or name it with --catalog."
-    compacted(tier).ends(3, "refused", f"If tierfold has compacted this tier before, {said}")
+    cause = "runs of another catalog made 1 segment"
+    reason = compacted(tier).ends(3, "refused", f"Here {said}", "Move nothing")["reason"]
+    assert reason.partition("share offsets")[0].count(cause) == 1
     assert not catalog(tier).exists()
     options = ("--catalog", str(tmp_path / "elsewhere")) if is_named else ()
     if not is_named:
@@ -118,6 +120,26 @@ def moved_out(tier: Path, segment_id: str, kept: Path) -> None:
     kept.mkdir()
     for path in list(folder_of(tier, KEY).glob(f"*-{segment_id}.*")):
         path.rename(kept / path.name)
+
+
+def test_a_mistyped_catalog_is_named(tier: Path, tmp_path: Path) -> None:
+    wrong = ("--catalog", str(tmp_path / "wrong"))
+    for verb in ("plan", "compact"):
+        ran = tierfold(verb, tier, *ALWAYS, *wrong)
+        assert not told(ran.stderr, f"there is no catalog in {wrong[1]} yet"), ran.stderr
+    for words in (("history", tier, "orders-0"), ("restore", tier, "orders-0", "--to", "now")):
+        tierfold(*words, *wrong).refuses(f"--catalog: there is no catalog in {wrong[1]}")
+    assert not Path(wrong[1]).exists()
+    assert tierfold("history", tier, "orders-0").code == 0
+
+
+def test_the_catalog_of_another_tier_is_named_as_the_cause(tier: Path, tmp_path: Path) -> None:
+    copy = updated_tier(tmp_path / "copy", [KEY], SEGMENTS)
+    for verb in ("verify", "compact"):
+        ran = tierfold(verb, copy, "--catalog", str(catalog(tier)), *(ALWAYS * (verb != "verify")))
+        said = "the tier has none of the live segments that the catalog names", "another tier"
+        assert not told(ran.stdout, *said), ran.stdout
+        assert ran.code == 3
 
 
 # 2. A catalog that is damaged.
