@@ -149,9 +149,9 @@ build/spark_classes.jsa: $(TESTING) | jdk
 
 $(RUNTIME): $(PACKAGING)
 	@scripts/require-python $(PYTHON)
-	@echo "installing tierfold into $(VENV)"
+	@echo "installing tierfold into $(VENV), 1 GB in minutes; pip says how far it is"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@$(BIN)/python -m pip install --disable-pip-version-check --editable .
 	@touch $@
 
 # It is the environment of the runtime, too.
@@ -159,7 +159,7 @@ $(TESTING): $(PACKAGING)
 	@scripts/require-python $(PYTHON)
 	@echo "installing tierfold and the test tools into $(VENV)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	@$(BIN)/python -m pip install --disable-pip-version-check --editable '.[test]'
 	@touch $(RUNTIME) $@
 
 # An environment of its own: Airflow brings 120 packages, and pyspark-client writes over pyspark.
@@ -167,6 +167,6 @@ $(AIRFLOW)/.tierfold-airflow: $(PACKAGING)
 	@scripts/require-python $(PYTHON)
 	@echo "installing tierfold and Airflow into $(AIRFLOW)"
 	@test -x $(AIRFLOW)/bin/python || $(PYTHON) -m venv $(AIRFLOW)
-	@$(AIRFLOW)/bin/python -m pip install --quiet --disable-pip-version-check \
+	@$(AIRFLOW)/bin/python -m pip install --disable-pip-version-check \
 		--editable '.[airflow]' 'pytest>=9.2,<10'
 	@touch $@

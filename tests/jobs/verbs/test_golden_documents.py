@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +21,7 @@ from tests.jobs.tiers import key_of, put_segment, put_updates, sample_copy
 from tests.jobs.vacuum_tiers import HOUR_MS, THEN_MS, incomplete_upload, parts, written
 from tests.storage.live_segments import data, marker
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
-from tierfold.jobs.cli import output
+from tierfold.jobs.cli import progress_bars
 from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft
 from tierfold.storage.kafka.compression import Codec
 from tierfold.storage.kafka.control_records import ControlType
@@ -77,7 +78,8 @@ class Documents:
         if self.tier.exists():
             shutil.copytree(self.tier, copy)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(output, "WIDTH_WITHOUT_TERMINAL", 1000)
+            patch.setenv("COLUMNS", "1000")
+            patch.setattr(progress_bars, "LINE_EVERY_S", math.inf)  # However slow the machine is.
             ran = tierfold(*(str(copy if word == self.tier else word) for word in words))
         shutil.rmtree(copy, ignore_errors=True)
         said = f"{ran.stdout}\n[stderr, exit code {ran.code}]\n{ran.stderr}"
