@@ -225,6 +225,15 @@ def test_only_a_restore_may_bring_retired_segments_back() -> None:
     assert set(found) == {"what_is_being_deleted_never_returns"}
 
 
+def test_a_restore_may_move_the_log_start_back_into_a_segment() -> None:
+    now = replace(AFTER, log_start_offset=7)
+    for start, is_right in ((0, True), (5, True), (9, True), (10, False), (20, False)):
+        back = replace(now, log_start_offset=start, segments=LIVE)
+        back = replace(back, retired=(*BEFORE.retired, retired(MERGED)))
+        found = violations(now, back, RESTORE_INVARIANTS)
+        assert set(found) == (set() if is_right else {"restored_span_is_kept"})
+
+
 def test_a_restore_adds_nothing_but_copies_of_what_the_row_names() -> None:
     copies = tuple(
         segment.copied(segment_id(f"copy {number}"), "a run")
