@@ -167,7 +167,7 @@ def test_a_large_metadata_topic_is_a_note() -> None:
     found = diagnosed(HEALTHY, metadata_size=size)
     (finding,) = found.findings
     assert (finding.code, finding.severity) == ("metadata_large", Severity.NOTE)
-    assert "100 000 more each day" in finding.detail
+    assert "100 000 more a day" in finding.detail
     fewer = replace(size, records=METADATA_RECORDS_MAX)
     assert codes(diagnosed(HEALTHY, metadata_size=fewer)) == []
 

@@ -160,6 +160,13 @@ def test_a_torn_incomplete_log_beyond_the_live_end_waits() -> None:
     assert (starts(seen.waiting), seen.stalled_since_ms) == ([11], 1_000_000)
 
 
+def test_what_keeps_several_uploads_from_being_read_is_said_once() -> None:
+    seen = view(ROW, torn(11, lacking="index"), torn(14, lacking="index"))
+    assert starts(seen.waiting) == [11, 14]
+    (note,) = (note for note in seen.notes if "torn" in note)
+    assert note.endswith(" and 1 more are kept, not read: 11.log: torn")
+
+
 # A partition without a row.
 
 

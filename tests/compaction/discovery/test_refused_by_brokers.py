@@ -50,7 +50,7 @@ def deleted(name: object, start: int, end: int) -> list[Event]:
 def test_whole_objects_that_brokers_never_had() -> None:
     refusal = refusal_beside(None, [FIRST, SECOND], FINISHED_FIRST)
     assert refusal.reason is RefusalReason.NEVER_NAMED
-    assert f"{SECOND.listed}, whole and not written by tierfold" in refusal.detail
+    assert f"{SECOND.listed} with all objects, not written by tierfold" in refusal.detail
     assert "Do not restart a broker" in refusal.remedy
     assert "docs/kafka.md" in refusal.remedy
 

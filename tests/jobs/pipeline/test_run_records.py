@@ -69,3 +69,10 @@ def test_a_dry_run_leaves_no_row(tier: Path) -> None:
     for verb in ("compact", "vacuum"):
         assert tierfold(verb, tier, *IDLE, "--dry-run").code == 3
     assert rows(tier) == []
+
+
+def test_a_catalog_that_cannot_be_made_is_not_said_to_lack_a_record(tier: Path) -> None:
+    (tier / CATALOG_FOLDER).write_bytes(b"no folder")
+    ran = tierfold("compact", tier, *COMPACT, "--topic", "orders", "--engine", "local")
+    assert ran.code == 3
+    assert "could not be recorded" not in ran.stderr
