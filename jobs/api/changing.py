@@ -35,7 +35,7 @@ from tierfold.jobs.pipeline.left_unpublished import publishing_warnings
 from tierfold.jobs.reports.change_report import ForgetResult, RestoreResult
 from tierfold.jobs.reports.plan_report import CompactResult
 from tierfold.jobs.reports.vacuum_report import VacuumResult
-from tierfold.jobs.settings.remarks import policy_warnings
+from tierfold.jobs.settings.remarks import on_new_catalog, policy_warnings
 from tierfold.jobs.verbs import compact as compact_verb
 from tierfold.jobs.verbs import forget as forget_verb
 from tierfold.jobs.verbs import plan as plan_verb
@@ -62,12 +62,14 @@ def compact(tier: str | Path, **given: Unpack[CompactKeywords]) -> CompactResult
         publishes=True,
     )
     verb, publishing = (tools.context, tools.settings, tools.scope), tools.context.publishing_state
+    new_catalog = on_new_catalog(tools.context)
     if is_dry_run:
         reports = plan_verb.plan(*verb, budget, local_max_of(given))
     else:
         reports = compact_verb.compact(*verb, budget, engine_of(given))
     is_unchanged = is_dry_run or publishing is Publishing.OFF
     about = tools.about(
+        *new_catalog,
         *policy_warnings(tools.settings, {report.key.topic for report in reports}),
         *publishing_warnings(tools.context, reports),
         run_id="" if is_unchanged else tools.context.run,

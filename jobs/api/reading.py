@@ -33,7 +33,7 @@ from tierfold.jobs.reports.history_report import HistoryResult
 from tierfold.jobs.reports.plan_report import PlanResult
 from tierfold.jobs.reports.runs_report import RunsResult
 from tierfold.jobs.reports.status_report import StatusResult
-from tierfold.jobs.settings.remarks import policy_warnings
+from tierfold.jobs.settings.remarks import on_new_catalog, policy_warnings
 from tierfold.jobs.verbs import doctor as doctor_verb
 from tierfold.jobs.verbs import history as history_verb
 from tierfold.jobs.verbs import plan as plan_verb
@@ -55,6 +55,7 @@ def plan(
     planned = plan_verb.plan_with_estimates if estimate else plan_verb.plan
     reports = planned(tools.context, tools.settings, tools.scope)
     about = tools.about(
+        *on_new_catalog(tools.context),
         *policy_warnings(tools.settings, {report.key.topic for report in reports}),
         *publishing_warnings(tools.context, reports),
     )

@@ -116,7 +116,7 @@ def _print_objects(console: Console, reports: Sequence[PartitionVacuum]) -> None
     planned = [report for report in reports if report.outcome == PLANNED]
     lines = [line for report in planned for line in _lines(report)]
     for line in lines[:LINES_MAX]:
-        console.print(Text(printable(line)))
+        console.print(Text(printable(line)), soft_wrap=True)
     print_omitted(console, len(lines) - LINES_MAX)
 
 

@@ -60,12 +60,11 @@ def remarks_on_tier(
         if table.is_exact and table.pattern not in topics
     ]
     in_scope = [] if advised is None else [key.topic for key in advised.chosen(keys)]
-    warnings = (*new_catalog(context), *unknown, *advice(settings, in_scope))
-    return Remarks(warnings=warnings, notes=settings.notes)
+    return Remarks(warnings=(*unknown, *advice(settings, in_scope)), notes=settings.notes)
 
 
-def new_catalog(context: RunContext) -> tuple[str, ...]:
-    """Say that `--catalog` names a place without a catalog; empty: there is one, or none is named.
+def on_new_catalog(context: RunContext) -> tuple[str, ...]:
+    """Say that `--catalog` names a place where a run would make a catalog; empty: it would not.
 
     Raises UnreadableObject.
     """
