@@ -32,7 +32,7 @@ from tierfold.jobs.settings.cluster_table import cluster_of
 from tierfold.jobs.settings.given_layout import OPTIONS, GivenLayout
 from tierfold.jobs.settings.owner_labels import OwnerLabels
 from tierfold.jobs.settings.publishing import publishing_of
-from tierfold.jobs.settings.remarks import Remarks, on_new_catalog, remarks_on_tier
+from tierfold.jobs.settings.remarks import Remarks, remarks_on_tier
 from tierfold.jobs.settings.resolution import Settings, resolve
 from tierfold.storage.brokers.client_settings import ClientSettings
 from tierfold.storage.clock import elapsed_s, now_ms
@@ -148,8 +148,6 @@ def opened(
     remarks = remarks_on_tier(settings, context, scope if has_advice and not cluster else None)
     if cluster is not None:
         remarks = replace(remarks, notes=(*remarks.notes, *cluster.notes))
-    if has_advice or writing is WritingVerb.COMPACT:
-        remarks = replace(remarks, warnings=(*on_new_catalog(context), *remarks.warnings))
     remarks.log()
     return Opened(
         context=context,

@@ -76,19 +76,6 @@ def on_new_catalog(context: RunContext) -> tuple[str, ...]:
     )
 
 
-def on_new_catalog(context: RunContext) -> tuple[str, ...]:
-    """Say that `--catalog` names a place where a run would make a catalog; empty: it would not.
-
-    Raises UnreadableObject.
-    """
-    if not context.catalog_words or context.catalog.exists():
-        return ()
-    return (
-        f"--catalog: there is no catalog in {context.catalog_uri} yet. `compact` makes a new one"
-        " there, which knows nothing of what runs with another catalog did to this tier.",
-    )
-
-
 def remarks_on_topic(settings: Settings, topic: str) -> Remarks:
     """Return the remarks of `config`, which reads no tier; raises as `Settings.rules_for`."""
     return Remarks(
