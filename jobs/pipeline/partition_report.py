@@ -110,7 +110,7 @@ class PartitionReport:
     """Bytes of `.log`s that finished tasks read, each time they did."""
     bytes_written: int = 0
     """Bytes of all objects that they wrote, committed or not."""
-    task_ms: int = 0
+    task_ms: int = field(default=0, compare=False)
     """How long these tasks took, in milliseconds, one after the other."""
     counts: Counts = field(default_factory=Counts)
     ratio: DirtyRatio | None = None

@@ -56,7 +56,7 @@ class RoundResult:
     """Bytes of `.log`s that its finished tasks read, each time they did."""
     bytes_written: int = 0
     """Bytes of all objects that they wrote, also of segments that were then written again."""
-    task_ms: int = 0
+    task_ms: int = field(default=0, compare=False)
     """How long they took, in milliseconds, one after the other."""
     failure: str | None = None
     """Why it stopped before the commit."""
