@@ -183,6 +183,10 @@ class CompactKeywords(
 ):
     """The keywords of `compact`."""
 
+    plan: str | Path | None
+    """A plan file, path or URI, which `plan(out=…)` wrote: compact exactly what it says. Partitions
+    of which anything has changed since are refused. It has the time, the partitions and `settings`,
+    so these keywords are not given beside it."""
     max_partitions: int | None
     """Compact only the first N partitions that are due."""
     max_bytes: int | None

@@ -47,7 +47,12 @@ from tierfold.jobs.cli.options import (
     version_option,
 )
 from tierfold.jobs.cli.output import Output, ResultNotWritten, finish, print_error, print_lines
-from tierfold.jobs.cli.table_options import check_estimate, segments_option, table_options
+from tierfold.jobs.cli.table_options import (
+    check_estimate,
+    check_out,
+    segments_option,
+    table_options,
+)
 from tierfold.jobs.cli.usage_errors import OWN_PROCESS, Verbs, trace
 from tierfold.jobs.context.stopping import Stopped, stoppable
 from tierfold.jobs.spark.stderr_filter import chatter_hidden
@@ -87,8 +92,14 @@ def tierfold() -> None:
     metavar="PARTITION",
     help="Draw one partition, such as orders-0, segment by segment, with reasons.",
 )
+@click.option(
+    "--out",
+    metavar="FILE|URI",
+    help="Also write a plan file, for approval: `compact --plan FILE` carries out exactly that, or"
+    " refuses. It never overwrites a file.",
+)
 def plan_verb(
-    partition_name: str | None, estimate: bool, output: Output, **given: Any
+    partition_name: str | None, estimate: bool, out: str | None, output: Output, **given: Any
 ) -> None:
     """Show what `compact` would do to each partition, and why.
 
@@ -99,12 +110,14 @@ def plan_verb(
       tierfold plan /mnt/tier --set cleanup.policy=compact --explain orders-0
       tierfold plan /mnt/tier --set cleanup.policy=compact --holes-are-holes 'orders-*'
       tierfold plan /mnt/tier --config tierfold.toml --bootstrap-server broker-1:9092
+      tierfold plan /mnt/tier --set cleanup.policy=compact --out plan.json
     """
     check_estimate(output, partition_name, has_estimate=estimate)
+    check_out(partition_name, out)
     from tierfold.jobs.api.reading import explain, plan
 
     if partition_name is None:
-        finish(output, plan(estimate=estimate, progress=output.progress, **given))
+        finish(output, plan(estimate=estimate, out=out, progress=output.progress, **given))
     else:
         finish(output, explain(partition=partition_name, progress=output.progress, **given))
 
@@ -120,6 +133,12 @@ def plan_verb(
 @engine_options
 @metrics_options
 @clock_is_right_option
+@click.option(
+    "--plan",
+    metavar="FILE|URI",
+    help="Compact exactly what `plan --out FILE` planned. A partition of which anything has changed"
+    " since is refused; others are left alone.",
+)
 @click.option("--dry-run", is_flag=True, help="Only show what would be done, as `plan` does.")
 def compact_verb(output: Output, **given: Any) -> None:
     """Compact every eligible partition.
@@ -135,6 +154,7 @@ def compact_verb(output: Output, **given: Any) -> None:
       tierfold compact /mnt/tier --set cleanup.policy=compact --holes-are-holes orders-0
       tierfold compact /mnt/tier --set cleanup.policy=compact --clock-is-right
       tierfold compact /mnt/tier --config tierfold.toml --metrics-file /var/lib/tierfold.prom
+      tierfold compact /mnt/tier --plan plan.json
     """
     from tierfold.jobs.api.changing import compact
 
