@@ -4,6 +4,7 @@
     verifying         `verify`
     changing          `compact`, `vacuum`, `restore`, `forget`
     approving         plan files: `plan(out=…)`, `compact(plan=…)`
+    beginning         `init`
     rebuilding        `rebuild`
     frames            `read`, `register`: a tier in Spark
     segment           `read_segment`

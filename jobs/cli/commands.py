@@ -39,6 +39,7 @@ from tierfold.jobs.cli.options import (
     if_held_option,
     metrics_options,
     output_options,
+    partition_argument,
     publish_options,
     replay_options,
     settings_options,
@@ -46,6 +47,7 @@ from tierfold.jobs.cli.options import (
     tier_or_cluster_options,
     version_option,
 )
+from tierfold.jobs.cli.init_command import init_verb
 from tierfold.jobs.cli.output import Output, ResultNotWritten, finish, print_error, print_lines
 from tierfold.jobs.cli.table_options import (
     check_estimate,
@@ -64,7 +66,8 @@ def tierfold() -> None:
     """Compact Kafka topics inside their remote tier, outside the brokers.
 
     TIER is a folder or a URI (s3://, az://, gs://): the parent of `kafka-tiered-storage`, or of
-    the topics of Aiven's plugin.
+    the topics of Aiven's plugin. A command without it takes $TIERFOLD_TIER, or tier in the
+    settings file.
 
     \b
     Exit codes: 0 done, nothing to do, or left to the next run or a run at work
@@ -248,7 +251,7 @@ def verify_verb(output: Output, **given: Any) -> None:
 
 @tierfold.command("history")
 @catalog_options
-@click.argument("partition", metavar="PARTITION")
+@partition_argument
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Show only the newest N lines.")
 @output_options
 @clock_options
@@ -343,8 +346,8 @@ def config_verb(topic: str, output: Output, **given: Any) -> None:
     output.show(config(topic, **given))
 
 
-for changing in (restore_verb, forget_verb, vacuum_verb, rebuild_verb):
-    tierfold.add_command(changing)
+for verb in (init_verb, restore_verb, forget_verb, vacuum_verb, rebuild_verb):
+    tierfold.add_command(verb)
 
 
 def main(prog_name: str = "tierfold", first_arguments: Sequence[str] = ()) -> None:
