@@ -27,6 +27,7 @@ from tierfold.jobs.cli.exit_codes import (
     exit_code_of_error,
     replace_unprintable,
 )
+from tierfold.jobs.cli.init_command import init_verb
 from tierfold.jobs.cli.options import (
     budget_options,
     catalog_options,
@@ -47,7 +48,6 @@ from tierfold.jobs.cli.options import (
     tier_or_cluster_options,
     version_option,
 )
-from tierfold.jobs.cli.init_command import init_verb
 from tierfold.jobs.cli.output import Output, ResultNotWritten, finish, print_error, print_lines
 from tierfold.jobs.cli.table_options import (
     check_estimate,
