@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         TierfoldError,
         UnreadableObject,
     )
+    from tierfold.jobs.api.beginning import init
     from tierfold.jobs.api.changing import compact, forget, restore, vacuum
     from tierfold.jobs.api.failures import PartitionFailed, RunFenced
     from tierfold.jobs.api.frames import read, register
@@ -48,6 +49,7 @@ __all__ = [
     "explain",
     "forget",
     "history",
+    "init",
     "plan",
     "read",
     "read_segment",
@@ -62,6 +64,7 @@ __all__ = [
 
 _MODULES = {
     "tierfold.compaction.model.errors": "BadSettings CorruptLog TierfoldError UnreadableObject",
+    "tierfold.jobs.api.beginning": "init",
     "tierfold.jobs.api.changing": "compact forget restore vacuum",
     "tierfold.jobs.api.failures": "PartitionFailed RunFenced",
     "tierfold.jobs.api.rebuilding": "rebuild",

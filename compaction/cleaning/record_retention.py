@@ -112,6 +112,9 @@ class RoundRules:
     """Which delete horizons have passed on a served row; None: the time alone decides."""
     keeps_all: bool = False
     """Nothing is removed, and no delete horizon is set: segments are only merged."""
+    horizons_from_ms: int | None = None
+    """From when new delete horizons count; None: from `now_ms`. Later than `now_ms` if an earlier
+    plan is carried out: a tombstone must stay for its whole time after it was first compacted."""
 
     @property
     def limits(self) -> DropLimits:
@@ -252,7 +255,8 @@ def decide_retention(batches: BatchColumns, facts: RecordFacts, rules: RoundRule
     has_tombstone = np.zeros(len(count), np.bool_)
     has_tombstone[at[survives & ~batches.has_value]] = True
     # A horizon beyond the latest timestamp is not set: the records stay forever, as in Kafka.
-    horizon_ms = rules.now_ms + rules.delete_retention_ms
+    from_ms = rules.now_ms if rules.horizons_from_ms is None else rules.horizons_from_ms
+    horizon_ms = from_ms + rules.delete_retention_ms
     sets_horizon = (
         (kept > 0)
         & (has_tombstone | (batches.is_control & facts.discardable))

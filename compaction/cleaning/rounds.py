@@ -51,6 +51,8 @@ class Round:
     """Whether this run can read and write key indexes."""
     transactions_end: int | None = None
     """The offset below which all transactions of the round are decided; None: unknown."""
+    horizons_from_ms: int | None = None
+    """From when new delete horizons count; None: from `now_ms`, as in Kafka."""
 
     @property
     def key(self) -> PartitionKey:
@@ -327,6 +329,7 @@ def round_rules(work: Round) -> RoundRules:
     )
     return RoundRules(
         now_ms=work.now_ms,
+        horizons_from_ms=work.horizons_from_ms,
         delete_retention_ms=work.rules.delete_retention_ms,
         remote_end=work.state.next_offset,
         last_data_offsets=data,

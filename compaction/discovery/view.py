@@ -88,6 +88,8 @@ class RefusalReason(StrEnum):
     """It was compacted without its brokers: readers may keep deleted keys once it is published."""
     PRECONDITION = "precondition"
     """The cluster, or the topic on it, is not set up for compaction by tierfold."""
+    PLAN_OUTDATED = "plan outdated"
+    """It is not as it was when the plan was made that is to be carried out."""
     ARCHIVED = "archived"
     """Objects have a storage class that must be restored before it can be read."""
     CORRUPT = "corrupt"

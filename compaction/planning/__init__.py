@@ -19,5 +19,6 @@
     rebuild_look     what `rebuild` takes as part of the log
     rebuild_refusals why a lost metadata topic is not named again, and what to do first
     outlook          what a round would mean for brokers, once it is published
+    approval         what an approved plan was made from, and what has changed since
     explanation      the plan, explained segment by segment
 """

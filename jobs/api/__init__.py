@@ -3,6 +3,8 @@
     reading           `plan`, `explain`, `status`, `doctor`, `history`, `runs`
     verifying         `verify`
     changing          `compact`, `vacuum`, `restore`, `forget`
+    approving         plan files: `plan(out=…)`, `compact(plan=…)`
+    beginning         `init`
     rebuilding        `rebuild`
     frames            `read`, `register`: a tier in Spark
     segment           `read_segment`

@@ -13,6 +13,7 @@ from typing import Unpack
 from tierfold.compaction.commits.clocks import WritingVerb
 from tierfold.compaction.deletion.served_grace import least_grace_ms
 from tierfold.compaction.deletion.short_ages import short_ages
+from tierfold.jobs.api.approving import with_plan
 from tierfold.jobs.api.failures import checked
 from tierfold.jobs.api.keywords import (
     CompactKeywords,
@@ -51,11 +52,12 @@ def compact(tier: str | Path, **given: Unpack[CompactKeywords]) -> CompactResult
 
     >>> tierfold.compact("s3://bucket/tier", topics=["orders.*"], config="tierfold.toml")
     """
+    keywords = with_plan(tier, given)
     is_dry_run, budget = given.get("dry_run", False), budget_of(given)
     check_metrics(given)
     tools = opened(
         tier,
-        given,
+        keywords,
         has_advice=is_dry_run,
         writing=WritingVerb.COMPACT,
         asks_brokers=True,

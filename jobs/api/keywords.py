@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 CONFIG_VARIABLE: Final = "TIERFOLD_CONFIG"
 """The variable of the environment that names the file of settings."""
 
+TIER_VARIABLE: Final = "TIERFOLD_TIER"
+"""The variable of the environment that names the tier of a command that is given none."""
+
 LOCAL_MAX_BYTES: Final = 2 * 2**30
 """Default of `local_max_bytes`."""
 
@@ -99,6 +102,17 @@ class ClusterKeywords(TypedDict, total=False):
     """`HOST:PORT` of brokers to ask, too. Default: `bootstrap.servers` in the settings, if any."""
     command_config: str | Path | None
     """A properties file with a client's security settings, as Kafka's own tools take it."""
+
+
+class InitKeywords(ClusterKeywords, total=False):
+    """The keywords of `init`."""
+
+    catalog: str | None
+    layout: Literal["aiven", "local"] | None
+    key_prefix: str | None
+    rsm_config: str | Path | None
+    encryption_keys: Mapping[str, str | Path] | Sequence[str]
+    progress: Listener | None
 
 
 class ConfigKeywords(SettingsKeywords, ClusterKeywords, total=False):
@@ -183,6 +197,10 @@ class CompactKeywords(
 ):
     """The keywords of `compact`."""
 
+    plan: str | Path | None
+    """A plan file, path or URI, which `plan(out=…)` wrote: compact exactly what it says. Partitions
+    of which anything has changed since are refused. It has the time, the partitions and `settings`,
+    so these keywords are not given beside it."""
     max_partitions: int | None
     """Compact only the first N partitions that are due."""
     max_bytes: int | None

@@ -26,6 +26,7 @@ from tierfold.jobs.context.run_context import RunContext, run_context
 from tierfold.jobs.context.run_progress import RunProgress
 from tierfold.jobs.context.scope import Listed, Scope
 from tierfold.jobs.engines.engine_choice import Engine, in_process, on_spark
+from tierfold.jobs.pipeline.approved_plans import carrying_out
 from tierfold.jobs.reports.request_report import Spent, spent_in
 from tierfold.jobs.reports.result import Result
 from tierfold.jobs.settings.cluster_table import cluster_of
@@ -144,6 +145,7 @@ def opened(
         cluster=None if cluster is None else RunCluster(cluster, needs_settings),
         publishing=publishing,
     )
+    context = carrying_out(context, scope.approval)
     # With a cluster, the advice is on what the look at it shows.
     remarks = remarks_on_tier(settings, context, scope if has_advice and not cluster else None)
     if cluster is not None:
@@ -252,6 +254,7 @@ def _scope_of(given: Mapping[str, Any]) -> Scope:
         partitions=_patterns(given.get("partitions")),
         listed=_listed(given.get("partitions_from")),
         first_dirty=given.get("first_dirty"),
+        approval=given.get("plan"),
     )
 
 

@@ -7,11 +7,13 @@ if the tier or the catalog cannot be read. An error in one partition is in the r
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
 from tierfold.compaction.brokers.cluster_view import ClusterView
 from tierfold.compaction.model.errors import BadSettings
+from tierfold.jobs.api.approving import write_plan
 from tierfold.jobs.api.cluster_remarks import setup_warnings
 from tierfold.jobs.api.failures import checked
 from tierfold.jobs.api.keywords import (
@@ -24,6 +26,7 @@ from tierfold.jobs.api.keywords import (
     takes,
 )
 from tierfold.jobs.api.opening import cluster_alone, opened, settings_of
+from tierfold.jobs.context.documents import check_new
 from tierfold.jobs.pipeline.left_unpublished import publishing_warnings
 from tierfold.jobs.pipeline.partition_report import PartitionReport
 from tierfold.jobs.reports.doctor_report import DoctorResult
@@ -43,17 +46,25 @@ from tierfold.jobs.verbs import status as status_verb
 
 @takes(PlanKeywords)
 def plan(
-    tier: str | Path, *, estimate: bool = False, **given: Unpack[PlanKeywords]
+    tier: str | Path,
+    *,
+    estimate: bool = False,
+    out: str | Path | None = None,
+    **given: Unpack[PlanKeywords],
 ) -> PlanResult:
     """Return what `compact` would do to each partition, and why.
 
     `estimate`: read a small sample of the log, too, and say how many bytes would probably go.
+    `out`: also write a plan file there, a path or a URI, which `compact(plan=…)` carries out.
 
     >>> tierfold.plan("/mnt/tier", settings={"cleanup.policy": "compact"}).bytes_in
     """
+    if out is not None:
+        check_new(str(out), option="--out")
     tools = opened(tier, given, has_advice=True, asks_brokers=True, publishes=True)
-    planned = plan_verb.plan_with_estimates if estimate else plan_verb.plan
-    reports = planned(tools.context, tools.settings, tools.scope)
+    reports, approved = plan_verb.plan_to_approve(
+        tools.context, tools.settings, tools.scope, has_estimates=estimate
+    )
     about = tools.about(
         *on_new_catalog(tools.context),
         *policy_warnings(tools.settings, {report.key.topic for report in reports}),
@@ -67,6 +78,9 @@ def plan(
         else None,
         **about,
     )
+    if out is not None:
+        result = replace(result, plan_file=str(out))
+        write_plan(result, tools.context, given, approved)
     return checked(result, given)
 
 

@@ -2,7 +2,9 @@
 
     commands              the verbs that read, and `compact`
     change_commands       `restore`, `forget`, `vacuum`
+    init_command          `init`
     options               the options that verbs share
+    tier_argument         TIER, from the command line, the environment or the settings file
     table_options         what is printed of a table of partitions
     without_pandas        keeps pandas out of a command's process
     without_mllib         keeps MLlib's functions out of a command's Spark session

@@ -19,6 +19,7 @@ from tierfold.jobs.cli.options import (
     if_held_option,
     metrics_options,
     output_options,
+    partition_argument,
     publish_option,
     publish_options,
     tier_options,
@@ -32,7 +33,7 @@ from tierfold.jobs.cli.usage_errors import Verb
 @click.command("restore", cls=Verb)
 @catalog_options
 @cluster_options
-@click.argument("partition", metavar="PARTITION")
+@partition_argument
 @click.option(
     "--to",
     required=True,
@@ -86,7 +87,7 @@ def restore_verb(output: Output, **given: Any) -> None:
 @click.command("forget", cls=Verb)
 @catalog_options
 @cluster_options
-@click.argument("partition", metavar="PARTITION")
+@partition_argument
 @publish_option
 @canary_after_option
 @if_held_option

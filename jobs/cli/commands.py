@@ -27,6 +27,7 @@ from tierfold.jobs.cli.exit_codes import (
     exit_code_of_error,
     replace_unprintable,
 )
+from tierfold.jobs.cli.init_command import init_verb
 from tierfold.jobs.cli.options import (
     budget_options,
     catalog_options,
@@ -39,6 +40,7 @@ from tierfold.jobs.cli.options import (
     if_held_option,
     metrics_options,
     output_options,
+    partition_argument,
     publish_options,
     replay_options,
     settings_options,
@@ -47,7 +49,12 @@ from tierfold.jobs.cli.options import (
     version_option,
 )
 from tierfold.jobs.cli.output import Output, ResultNotWritten, finish, print_error, print_lines
-from tierfold.jobs.cli.table_options import check_estimate, segments_option, table_options
+from tierfold.jobs.cli.table_options import (
+    check_estimate,
+    check_out,
+    segments_option,
+    table_options,
+)
 from tierfold.jobs.cli.usage_errors import OWN_PROCESS, Verbs, trace
 from tierfold.jobs.context.stopping import Stopped, stoppable
 from tierfold.jobs.spark.stderr_filter import chatter_hidden
@@ -59,7 +66,8 @@ def tierfold() -> None:
     """Compact Kafka topics inside their remote tier, outside the brokers.
 
     TIER is a folder or a URI (s3://, az://, gs://): the parent of `kafka-tiered-storage`, or of
-    the topics of Aiven's plugin.
+    the topics of Aiven's plugin. A command without it takes $TIERFOLD_TIER, or tier in the
+    settings file.
 
     \b
     Exit codes: 0 done, nothing to do, or left to the next run or a run at work
@@ -87,8 +95,14 @@ def tierfold() -> None:
     metavar="PARTITION",
     help="Draw one partition, such as orders-0, segment by segment, with reasons.",
 )
+@click.option(
+    "--out",
+    metavar="FILE|URI",
+    help="Also write a plan file, for approval: `compact --plan FILE` carries out exactly that, or"
+    " refuses. It never overwrites a file.",
+)
 def plan_verb(
-    partition_name: str | None, estimate: bool, output: Output, **given: Any
+    partition_name: str | None, estimate: bool, out: str | None, output: Output, **given: Any
 ) -> None:
     """Show what `compact` would do to each partition, and why.
 
@@ -99,12 +113,14 @@ def plan_verb(
       tierfold plan /mnt/tier --set cleanup.policy=compact --explain orders-0
       tierfold plan /mnt/tier --set cleanup.policy=compact --holes-are-holes 'orders-*'
       tierfold plan /mnt/tier --config tierfold.toml --bootstrap-server broker-1:9092
+      tierfold plan /mnt/tier --set cleanup.policy=compact --out plan.json
     """
     check_estimate(output, partition_name, has_estimate=estimate)
+    check_out(partition_name, out)
     from tierfold.jobs.api.reading import explain, plan
 
     if partition_name is None:
-        finish(output, plan(estimate=estimate, progress=output.progress, **given))
+        finish(output, plan(estimate=estimate, out=out, progress=output.progress, **given))
     else:
         finish(output, explain(partition=partition_name, progress=output.progress, **given))
 
@@ -120,6 +136,12 @@ def plan_verb(
 @engine_options
 @metrics_options
 @clock_is_right_option
+@click.option(
+    "--plan",
+    metavar="FILE|URI",
+    help="Compact exactly what `plan --out FILE` planned. A partition of which anything has changed"
+    " since is refused; others are left alone.",
+)
 @click.option("--dry-run", is_flag=True, help="Only show what would be done, as `plan` does.")
 def compact_verb(output: Output, **given: Any) -> None:
     """Compact every eligible partition.
@@ -135,6 +157,7 @@ def compact_verb(output: Output, **given: Any) -> None:
       tierfold compact /mnt/tier --set cleanup.policy=compact --holes-are-holes orders-0
       tierfold compact /mnt/tier --set cleanup.policy=compact --clock-is-right
       tierfold compact /mnt/tier --config tierfold.toml --metrics-file /var/lib/tierfold.prom
+      tierfold compact /mnt/tier --plan plan.json
     """
     from tierfold.jobs.api.changing import compact
 
@@ -228,7 +251,7 @@ def verify_verb(output: Output, **given: Any) -> None:
 
 @tierfold.command("history")
 @catalog_options
-@click.argument("partition", metavar="PARTITION")
+@partition_argument
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Show only the newest N lines.")
 @output_options
 @clock_options
@@ -323,8 +346,8 @@ def config_verb(topic: str, output: Output, **given: Any) -> None:
     output.show(config(topic, **given))
 
 
-for changing in (restore_verb, forget_verb, vacuum_verb, rebuild_verb):
-    tierfold.add_command(changing)
+for verb in (init_verb, restore_verb, forget_verb, vacuum_verb, rebuild_verb):
+    tierfold.add_command(verb)
 
 
 def main(prog_name: str = "tierfold", first_arguments: Sequence[str] = ()) -> None:

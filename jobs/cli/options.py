@@ -16,6 +16,7 @@ from tierfold.jobs.api.keywords import CONFIG_VARIABLE
 from tierfold.jobs.cli.log_lines import level_option
 from tierfold.jobs.cli.output import document_option, json_option
 from tierfold.jobs.cli.sizes_and_durations import DURATION_MS, SIZE_BYTES
+from tierfold.jobs.cli.tier_argument import TierArgument
 from tierfold.jobs.context.timestamps import timestamp_ms_of
 
 _INT64_MAX: Final = 2**63 - 1
@@ -204,7 +205,9 @@ _CATALOG_AND_LAYOUT: Final = together(
     ),
     layout_options,
 )
-catalog_options: Final = together(click.argument("tier"), _CATALOG_AND_LAYOUT)
+catalog_options: Final = together(
+    click.argument("tier", cls=TierArgument), _CATALOG_AND_LAYOUT
+)
 
 cluster_options: Final = together(
     click.option(
@@ -291,9 +294,13 @@ _SCOPE_OPTIONS: Final = together(
     holes_option,
     output_options,
 )
+_TIER_OR_NONE: Final = click.argument("tier", cls=TierArgument, is_needed=False)
+init_options: Final = together(_TIER_OR_NONE, _CATALOG_AND_LAYOUT)
+partition_argument: Final = click.argument("partition", metavar="PARTITION", required=False)
+"""After TIER; `find_tier` sees to it that it is given."""
 tier_options: Final = together(catalog_options, _SCOPE_OPTIONS)
 tier_or_cluster_options: Final = together(
-    click.argument("tier", required=False),
+    _TIER_OR_NONE,
     _CATALOG_AND_LAYOUT,
     _SCOPE_OPTIONS,
     cluster_options,

@@ -66,3 +66,11 @@ def check_estimate(output: Output, partition_name: str | None, *, has_estimate: 
         )
     if output.view.sort == "saves" and not has_estimate:
         raise click.UsageError("--sort saves needs --estimate.")
+
+
+def check_out(partition_name: str | None, out: str | None) -> None:
+    """Check `--out` of `plan` against its other options; raises UsageError."""
+    if out is not None and partition_name is not None:
+        raise click.UsageError(
+            "--out plans all partitions in scope, --explain draws one: give one of them."
+        )

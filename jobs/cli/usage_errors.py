@@ -10,11 +10,12 @@ from typing import Any, Final
 
 import click
 
-from tierfold.compaction.model.errors import TierfoldError
+from tierfold.compaction.model.errors import BadSettings, TierfoldError
 from tierfold.compaction.model.redaction import printable, redacted, without_secrets
 from tierfold.jobs.cli.exit_codes import leave_broken_pipe
 from tierfold.jobs.cli.log_lines import logged_on_stderr
 from tierfold.jobs.cli.output import output_of
+from tierfold.jobs.cli.tier_argument import DEFAULT, TierArgument, find_tier, with_source
 from tierfold.jobs.cli.without_mllib import start_spark_without_mllib
 
 _EXTRA_ARGUMENTS: Final = re.compile(r"(unexpected extra arguments?) \(.*\)", re.DOTALL)
@@ -36,6 +37,19 @@ OWN_PROCESS: Final = object()
 class Verb(click.Command):
     """A verb; if the process runs nothing else, Arrow and Spark do without what starts slowly."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """See `click.Command`; a tier that is not given is looked for elsewhere."""
+        rest = super().parse_args(ctx, args)
+        find_tier(self, ctx)
+        return rest
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """See `click.Command`; this says where a tier is looked for that is not given."""
+        if any(isinstance(one, TierArgument) for one in self.params):
+            with formatter.section("Default of TIER"):
+                formatter.write_text(DEFAULT)
+        super().format_epilog(ctx, formatter)
+
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - as click
         """See `click.Command`."""
         if ctx.find_root().obj is OWN_PROCESS and "tier" in ctx.params:
@@ -43,7 +57,10 @@ class Verb(click.Command):
 
             run_arrow_without_pandas()
             start_spark_without_mllib()
-        return super().invoke(ctx)
+        try:
+            return super().invoke(ctx)
+        except BadSettings as error:
+            raise with_source(ctx, error) from error.__cause__
 
 
 class Verbs(click.Group):

@@ -12,6 +12,7 @@
     key_files        where the keys of an encrypted tier are
     scope            the partitions that a verb works on
     partition_lists  reads a list of partitions, such as a plan
+    plan_files       writes and reads plan files
     documents        writes and reads JSON documents
     byte_progress    how far a step is, in bytes
     run_progress     how far a whole run is

@@ -28,25 +28,30 @@ def write_document(place: str, document: object) -> None:
     store.create(name, json.dumps(document, indent=2).encode())
 
 
-def read_document(place: str) -> str:
-    """Return the text at a path or the URI of an object; raises as `write_document`."""
+def read_document(
+    place: str, *, remedy: str = "Name a document that a verb wrote with --document."
+) -> str:
+    """Return the text at a path or the URI of an object; raises as `write_document`.
+
+    `remedy`: what to do if there is none.
+    """
     store, name = _opened(_location(place))
     if not store.exists(name):
         raise UnreadableObject(
             "there is no such file or object",
             where=place,
-            remedy="Name a document that a verb wrote with --document.",
+            remedy=remedy,
         )
     return bytes(store.read(name)).decode(errors="replace")
 
 
-def check_new(place: str) -> None:
+def check_new(place: str, *, option: str = "--document") -> None:
     """Raise BadSettings if that path or URI is taken; raises as `write_document`."""
     store, name = _opened(_location(place))
     if store.exists(name):
         raise BadSettings(
             "the name is taken, and nothing is ever overwritten",
-            where=f"--document {place}",
+            where=f"{option} {place}",
             remedy="Choose a name that no run has used.",
         )
 

@@ -60,7 +60,8 @@ class RunContext:
     signs: SignFolder
     """The signs of life of the runs at work, beside the catalog."""
     now_ms: int
-    """When the run began, or `--now`; all decisions are made for this time."""
+    """When the run began, or `--now`, or when its plan was made; all decisions are made for this
+    time."""
     begun_ms: int
     """When the run began, by this machine's clock; epoch milliseconds."""
     clock: Callable[[], int]
@@ -106,8 +107,15 @@ class RunContext:
     """What earlier runs read of segments that no row names; None: nothing is remembered."""
     recalls: bool = False
     """Whether what is in `memory` need not be read: the survey sets it."""
+    dates_ms: int | None = None
+    """From when new delete horizons count, and of when its notes are; None: `now_ms`."""
     uses_key_indexes: bool = False
     """False if the tier is encrypted: a hash in plain text would confirm a guessed key."""
+
+    @property
+    def dated_ms(self) -> int:
+        """The time that a run's notes bear."""
+        return self.now_ms if self.dates_ms is None else self.dates_ms
 
     @property
     def has_moved(self) -> bool:

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.compaction.model.segments import PartitionKey
+from tierfold.jobs.context.plan_files import Approval
 
 
 class Listed(NamedTuple):
@@ -36,6 +37,15 @@ class Scope:
     """Only these, if the patterns match them, too; None: there is no list."""
     first_dirty: int | None = None
     """The start of the dirty region, instead of the cleaner offset."""
+    approval: Approval | None = None
+    """The plan that is carried out: only its partitions, of which the tier may lack some."""
+
+    @property
+    def approved_keys(self) -> frozenset[PartitionKey]:
+        """The partitions of the plan that are in the list, if there is one."""
+        keys = frozenset(() if self.approval is None else self.approval.partitions)
+        listed = self.listed
+        return keys if listed is None else frozenset(k for k in keys if listed & {*_entries_of(k)})
 
     def chosen(self, among: Iterable[PartitionKey]) -> list[PartitionKey]:
         """Return the partitions in scope, in their order.
@@ -45,6 +55,9 @@ class Scope:
         of another tier.
         """
         keys = list(among)
+        if self.approval is not None:
+            approved = self.approved_keys
+            return [key for key in keys if key in approved]
         if self.listed is not None:
             keys = _listed(keys, self.listed)
             if not keys:

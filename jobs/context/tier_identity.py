@@ -81,7 +81,7 @@ def serving_of(context: RunContext) -> Serving | None:
         return None
     return Serving(
         binding=binding,
-        at_ms=context.now_ms,
+        at_ms=context.dated_ms,
         run=context.run,
         readers_begin_again=publishing.readers_begin_again,
     )

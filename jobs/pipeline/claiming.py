@@ -49,6 +49,7 @@ def begun_rounds(
             state=state,
             plan=run.begun,
             now_ms=context.now_ms,
+            horizons_from_ms=context.dates_ms,
             hash_key=context.hash_key,
             fingerprint=context.catalog.fingerprint(),
             aborted=run.aborted,

@@ -93,7 +93,7 @@ def survey_of(
     serving = serving_of(context)
     agreed = None
     if isinstance(binding, Detached):
-        agreed = Consent(kind=ConsentKind.DETACHED, given_at_ms=context.now_ms, run=context.run)
+        agreed = Consent(kind=ConsentKind.DETACHED, given_at_ms=context.dated_ms, run=context.run)
 
     def surveyed(partition: KnownPartition) -> PartitionPlan:
         if not partition.is_left_alone:

@@ -14,6 +14,7 @@
     verify_report    the result of `verify`
     vacuum_report    the result of `vacuum`
     metrics          a run's metrics, from its document
+    first_settings   the settings file that `init` writes
     history_report   the result of `history`
     runs_report      the results of `runs`
     change_report    the results of `restore` and `forget`

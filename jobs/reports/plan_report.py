@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -91,6 +92,8 @@ class PlanResult(Result[PartitionReport]):
     """What brokers learn of the run."""
     prices: Prices | None = None
     """By which what would go is priced; None: no estimate was asked for."""
+    plan_file: str = ""
+    """The plan file that was written; empty: none was asked for."""
 
     def entry(self, partition: PartitionReport) -> dict[str, Any]:
         """See `Result`."""
@@ -144,6 +147,9 @@ class PlanResult(Result[PartitionReport]):
         _print_fees(console, self.partitions)
         print_publishing(console, self.partitions, self.started_at_ms)
         _print_late(console, self.partitions)
+        if self.plan_file:
+            command = shlex.join(("tierfold", "compact", self.tier, "--plan", self.plan_file))
+            console.print(f"To carry out exactly this: {command}", soft_wrap=True)
 
 
 class CompactResult(PlanResult):

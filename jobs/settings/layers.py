@@ -107,6 +107,8 @@ class Given:
     """The table `[layout]`; only a file has it."""
     cluster: GivenCluster = NO_CLUSTER
     """The table `[cluster]`; only a file has it."""
+    tier: str = ""
+    """The tier of a command that is given none; only a file has it. Empty: it names none."""
 
 
 NOTHING_GIVEN: Final = Given(broker={}, topics={}, tables=(), unused=())
@@ -153,6 +155,13 @@ def config_of_toml(toml: str, *, where: str) -> Given:
             where=where,
             remedy='Write one "NAME" = VALUE per line.',
         ) from None
+    tier = document.pop("tier", "")
+    if not isinstance(tier, str):
+        raise BadSettings(
+            f"tier is {_TYPES.get(type(tier), 'a date or a time')}",
+            where=where,
+            remedy='Write the folder or URI: tier = "s3://bucket/prefix".',
+        )
     for name in document:
         if name not in _TABLES:
             raise _outside(name, document[name], where)
@@ -177,6 +186,7 @@ def config_of_toml(toml: str, *, where: str) -> Given:
         store=store_options(_table(document.get("store", {}), store), store),
         layout=layout_of_table(_table(document.get("layout", {}), layout), layout),
         cluster=cluster_of_table(of_cluster, cluster),
+        tier=tier,
     )
 
 

@@ -215,6 +215,12 @@ class Settings:
         return layer | dict(self.command_line)
 
 
+def rule_texts(rules: Rules) -> dict[str, str]:
+    """Return a topic's settings by name, each as a file or `--set` would write it."""
+    of_topics = (setting for setting in SETTINGS if setting.field not in _OF_RUN)
+    return {setting.name: _text(getattr(rules, setting.field)) for setting in of_topics}
+
+
 def resolve(
     overrides: Sequence[str], config: Path | None = None, policy_from: Path | None = None
 ) -> Settings:

@@ -10,6 +10,7 @@
     verified_by_brokers  what it finds by brokers' metadata, and as a consumer reads
     verify_targets   what `verify` reads of each partition
     second_opinion   `verify --second-opinion`
+    init             `init`: what a first settings file says of each topic
     history          `history`
     runs             `runs`
     row_change       claims a row and commits one change: `restore`, `forget`

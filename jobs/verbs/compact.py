@@ -20,6 +20,7 @@ from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.context.stage_seconds import TimedStage
 from tierfold.jobs.context.stopping import Stopped, deferred
 from tierfold.jobs.engines.engine_choice import Engine, input_bytes, on_spark
+from tierfold.jobs.pipeline.approved_plans import surveyed
 from tierfold.jobs.pipeline.left_unpublished import unless_published, why_left
 from tierfold.jobs.pipeline.partition_report import (
     NOT_BEGUN,
@@ -30,7 +31,7 @@ from tierfold.jobs.pipeline.partition_report import (
 from tierfold.jobs.pipeline.publication import PublishesPartitions
 from tierfold.jobs.pipeline.run_loop import Waves
 from tierfold.jobs.pipeline.run_records import keep_record
-from tierfold.jobs.pipeline.survey import is_at_rest, survey
+from tierfold.jobs.pipeline.survey import is_at_rest
 from tierfold.jobs.settings.resolution import Settings
 from tierfold.jobs.verbs.waiting import freed_scope, waiting
 from tierfold.storage.clock import now_ms
@@ -58,7 +59,7 @@ def compact(
     while left is not None:
         try:
             with context.seconds.timed(TimedStage.SURVEY):
-                plans = survey(context, settings, left)
+                plans = surveyed(context, settings, left)
         except TierfoldError:
             if not reports:
                 raise
@@ -113,7 +114,7 @@ def _unchanged(
     context: RunContext, settings: Settings, scope: Scope
 ) -> list[PartitionReport]:
     with context.seconds.timed(TimedStage.SURVEY):
-        plans = survey(context, settings, scope)
+        plans = surveyed(context, settings, scope)
     return [unless_published(context, plan) for plan in plans]
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from tierfold.compaction.model.segments import PartitionKey
+from tierfold.compaction.planning.approval import Approved
 from tierfold.compaction.planning.chunks import UNBOUND, Budget, RemainingBudget, Wave, next_wave
 from tierfold.compaction.planning.explanation import ExplainedSegment, explained
 from tierfold.compaction.planning.partition_plan import PartitionPlan, in_order_of_work
@@ -13,6 +14,7 @@ from tierfold.compaction.planning.regions import Regions, last_stable_of, region
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.engines.engine_choice import check_local_max, input_bytes
+from tierfold.jobs.pipeline.approved_plans import approved_plans, surveyed
 from tierfold.jobs.pipeline.left_unpublished import unless_taken_out
 from tierfold.jobs.pipeline.partition_report import (
     PLANNED,
@@ -22,7 +24,7 @@ from tierfold.jobs.pipeline.partition_report import (
     planned_report,
     with_sources_superseded,
 )
-from tierfold.jobs.pipeline.survey import known_by_name, survey, survey_of
+from tierfold.jobs.pipeline.survey import known_by_name, survey_of
 from tierfold.jobs.settings.resolution import Settings
 
 
@@ -59,18 +61,38 @@ def plan_with_estimates(
     context: RunContext, settings: Settings, scope: Scope
 ) -> list[PartitionReport]:
     """Return the reports of `plan`, with how many bytes would probably go; raises as `plan`."""
-    # Its kernels would slow the start of verbs that read no segment.
-    from tierfold.jobs.verbs.estimating import estimates_of
+    return _with_estimates(context, _planned(context, settings, scope, UNBOUND, None))
 
+
+def plan_to_approve(
+    context: RunContext, settings: Settings, scope: Scope, *, has_estimates: bool
+) -> tuple[list[PartitionReport], dict[PartitionKey, Approved]]:
+    """Return the reports of `plan`, and what a plan file keeps of those that are planned.
+
+    What is approved is the whole plan, also where the report shows a first chunk. Raises as `plan`.
+    """
     planned = _planned(context, settings, scope, UNBOUND, None)
-    found = estimates_of(context, [one.plan for one in planned])
-    return [replace(one.report, estimate=found.get(one.report.key)) for one in planned]
+    whole = [one.whole for one in planned if one.report.outcome == PLANNED]
+    reports = (
+        _with_estimates(context, planned) if has_estimates else [one.report for one in planned]
+    )
+    return reports, approved_plans(context, whole)
 
 
 class _Planned(NamedTuple):
     report: PartitionReport
     plan: PartitionPlan
     """Its choice is what the report shows: of a partition in chunks, the first."""
+    whole: PartitionPlan
+    """All that would be done."""
+
+
+def _with_estimates(context: RunContext, planned: list[_Planned]) -> list[PartitionReport]:
+    # Its kernels would slow the start of verbs that read no segment.
+    from tierfold.jobs.verbs.estimating import estimates_of
+
+    found = estimates_of(context, [one.plan for one in planned])
+    return [replace(one.report, estimate=found.get(one.report.key)) for one in planned]
 
 
 def _planned(
@@ -80,14 +102,14 @@ def _planned(
     budget: Budget,
     local_max_bytes: int | None,
 ) -> list[_Planned]:
-    surveyed = survey(context, settings, scope)
-    planned = {one.key: _Planned(unless_taken_out(context, one), one) for one in surveyed}
-    due = in_order_of_work([one for one in surveyed if planned[one.key].report.outcome == PLANNED])
+    found = surveyed(context, settings, scope)
+    planned = {one.key: _Planned(unless_taken_out(context, one), one, one) for one in found}
+    due = in_order_of_work([one for one in found if planned[one.key].report.outcome == PLANNED])
     if due:
         if local_max_bytes is not None:
             check_local_max(input_bytes(due, budget), local_max_bytes)
         planned |= _first_chunks(due, budget, context)
-    return [planned[partition.key] for partition in surveyed]
+    return [planned[partition.key] for partition in found]
 
 
 def explain(context: RunContext, settings: Settings, scope: Scope, name: str) -> Explained:
@@ -134,18 +156,18 @@ def _first_chunks(
         wave = _wave(pending, budget, spent_bytes, free)
         for partition, chunk in zip(pending, wave.chunks, strict=False):
             report = with_sources_superseded(planned_report(chunk), chunk, context.now_ms)
-            found[partition.key] = _Planned(report, chunk)
+            found[partition.key] = _Planned(report, chunk, partition)
             spent_bytes += chunk.compact.bytes_in
         pending = pending[len(wave.chunks) :]
         if wave.stop:
             for partition in pending:
                 report = left_report(planned_report(partition), wave.stop)
-                found[partition.key] = _Planned(report, partition)
+                found[partition.key] = _Planned(report, partition, partition)
             break
     for partition in due[len(chosen) :]:
         why = f"--max-partitions is {budget.max_partitions}"
         report = left_report(planned_report(partition), why)
-        found[partition.key] = _Planned(report, partition)
+        found[partition.key] = _Planned(report, partition, partition)
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 from typing import Final, Protocol
 
 from tierfold.compaction.commits.holders import Holder, IfHeld
@@ -85,6 +86,6 @@ def freed_scope(
             return None
         if there:
             listed = frozenset(Listed(key.topic, key.partition, key.topic_id) for key in there)
-            return Scope(listed=listed, first_dirty=before.first_dirty)
+            return replace(before, topics=("*",), partitions=("*",), listed=listed)
         left.difference_update(free)
     return None

@@ -29,6 +29,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], str, int]]] = {
     "forget": (("TIER", PARTITION), "there is nothing to forget", 0),
     "vacuum": (("TIER",), "nothing is due", 0),
     "dump": (("SEGMENT",), '"baseOffset": 0', 0),
+    "init": (("TIER", "-o", "-"), "[topics.", 0),
     "config": (("orders",), "settings of orders", 0),
 }
 """The arguments of each, a part of its output, and its exit code; none starts a Spark session."""
