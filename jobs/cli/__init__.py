@@ -3,6 +3,7 @@
     commands              the verbs that read, and `compact`
     change_commands       `restore`, `forget`, `vacuum`
     init_command          `init`
+    report_command        `report`
     options               the options that verbs share
     tier_argument         TIER, from the command line, the environment or the settings file
     table_options         what is printed of a table of partitions

@@ -44,11 +44,13 @@ from tierfold.jobs.cli.options import (
     publish_options,
     replay_options,
     settings_options,
+    storage_price_option,
     tier_options,
     tier_or_cluster_options,
     version_option,
 )
 from tierfold.jobs.cli.output import Output, ResultNotWritten, finish, print_error, print_lines
+from tierfold.jobs.cli.report_command import report_verb
 from tierfold.jobs.cli.table_options import (
     check_estimate,
     check_out,
@@ -188,12 +190,7 @@ def status_verb(output: Output, **given: Any) -> None:
 @tierfold.command("doctor")
 @tier_or_cluster_options
 @clock_options
-@click.option(
-    "--storage-price",
-    type=click.FloatRange(0),
-    metavar="USD",
-    help="Per GiB and month. Default: list price of the store; of a folder, of S3 Standard.",
-)
+@storage_price_option
 @click.option(
     "--estimate",
     is_flag=True,
@@ -346,7 +343,7 @@ def config_verb(topic: str, output: Output, **given: Any) -> None:
     output.show(config(topic, **given))
 
 
-for verb in (init_verb, restore_verb, forget_verb, vacuum_verb, rebuild_verb):
+for verb in (init_verb, restore_verb, forget_verb, vacuum_verb, rebuild_verb, report_verb):
     tierfold.add_command(verb)
 
 
