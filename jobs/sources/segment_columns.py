@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+import pyarrow as pa
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -80,3 +81,24 @@ COLUMNS: Final = StructType(
 
 USUAL_COLUMNS: Final = tuple(COLUMNS.names[:-3])
 """The columns that are read by default: all but `timestamp_ms`, `value_digest` and `version`."""
+
+_ARROW: Final = {
+    StringType(): pa.string(),
+    IntegerType(): pa.int32(),
+    LongType(): pa.int64(),
+    BinaryType(): pa.binary(),
+    TimestampType(): pa.timestamp("us", tz="UTC"),
+    ArrayType(_HEADER): pa.list_(
+        pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    ),
+}
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """Return columns of `COLUMNS` as Arrow has them; PySpark's own function has no stable form."""
+    return pa.schema(
+        [
+            pa.field(field.name, _ARROW[COLUMNS[field.name].dataType], field.nullable)
+            for field in schema
+        ]
+    )

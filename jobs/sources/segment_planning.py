@@ -12,7 +12,6 @@ from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from tierfold.compaction.discovery.view import PartitionView, Refusal
@@ -25,6 +24,7 @@ from tierfold.jobs.pipeline.discovery import aborted_in, last_stable_in, viewed
 from tierfold.jobs.pipeline.known_partition import KnownPartition
 from tierfold.jobs.pipeline.originals import originals_of
 from tierfold.jobs.pipeline.survey import READERS, known_partitions
+from tierfold.jobs.sources.segment_columns import arrow_schema
 from tierfold.jobs.sources.segment_options import FORMAT, Request
 from tierfold.jobs.sources.segment_tasks import TaskReader, in_one_sentence
 from tierfold.storage.segments.log_pieces import LogPiece, pieces_of
@@ -46,7 +46,7 @@ class SegmentReader(DataSourceReader):
         self._request = request
         self._tasks = TaskReader(
             open_tier=context.tier_opener(),
-            schema=to_arrow_schema(schema, timezone="UTC"),
+            schema=arrow_schema(schema),
             versions=request.versions,
         )
 

@@ -122,9 +122,8 @@ def workers_used_once(spark: SparkSession) -> Iterator[None]:
     if is_remote():  # Spark Connect plans in the server, whose settings are its own.
         yield
         return
-    jvm = spark.sparkContext._jvm  # noqa: SLF001 - PySpark has no public way to its JVM
-    assert jvm is not None, "a session that has started has a JVM"  # noqa: S101
-    settings = jvm.org.apache.spark.SparkEnv.get().conf()
+    # Not a copy, as `SparkContext.getConf` is. With Spark 4.3 py4j cannot look into SparkEnv.
+    settings = spark.sparkContext._jsc.sc().conf()  # noqa: SLF001 - there is no public way
     before = settings.get(_REUSED, "true")
     settings.set(_REUSED, "false")
     try:

@@ -9,12 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from tests.jobs.commands import ALWAYS, tierfold
 from tests.jobs.tiers import key_of, made_tier, put_segment
 from tests.storage.scripted_store import ScriptedStore
 from tierfold.jobs.context.run_context import run_context
+from tierfold.jobs.sources.segment_columns import arrow_schema
 from tierfold.jobs.sources.segment_options import FORMAT, request_of, schema_of
 from tierfold.jobs.sources.segment_planning import SegmentReader
 from tierfold.jobs.sources.segment_source import register
@@ -68,7 +68,7 @@ class Counted:
         reader = SegmentReader(context, request, schema)
         worker = TaskReader(
             open_tier=lambda: counted,
-            schema=to_arrow_schema(schema, timezone="UTC"),
+            schema=arrow_schema(schema),
             versions=request.versions,
         )
         batches: list[pa.RecordBatch] = [
