@@ -34,15 +34,19 @@ COPIED: Final = ("tests", "sample", "scripts", "conf", "setup.cfg")
 
 QUICK: Final = (
     "tests/jobs/engines/test_spark_tasks.py",
-    "tests/jobs/engines/test_same_result.py",
-    "tests/jobs/sources/test_segment_source.py",
-    "tests/jobs/api/test_table_functions.py",
+    "tests/jobs/engines/test_same_result.py::test_the_sample_becomes_the_same_segments",
+    "tests/jobs/sources/test_segment_source.py::test_times_headers_and_nulls_are_exact",
+    "tests/jobs/sources/test_segment_source.py::test_corruption_fails_the_query_in_one_sentence",
+    "tests/jobs/api/test_table_functions.py::test_status_is_the_verbs_document_as_columns",
 )
 ALL: Final = (
-    *QUICK,
-    "tests/jobs/api/test_frames.py",
+    "tests/jobs/engines/test_spark_tasks.py",
+    "tests/jobs/engines/test_same_result.py",
     "tests/jobs/engines/test_spark_executor.py",
+    "tests/jobs/sources/test_segment_source.py",
     "tests/jobs/sources/test_latest.py",
+    "tests/jobs/api/test_table_functions.py",
+    "tests/jobs/api/test_frames.py",
     "tests/jobs/spark/test_failures.py",
     "tests/jobs/verbs/test_on_spark.py",
     "tests/jobs/verbs/test_second_opinion.py",
