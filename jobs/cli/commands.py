@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -37,16 +38,26 @@ from tierfold.jobs.cli.options import (
     encryption_key_option,
     engine_options,
     if_held_option,
+    level_options,
     metrics_options,
     output_options,
     publish_options,
     replay_options,
+    scope_options,
     settings_options,
+    storage_price_option,
     tier_options,
     tier_or_cluster_options,
     version_option,
 )
-from tierfold.jobs.cli.output import Output, ResultNotWritten, finish, print_error, print_lines
+from tierfold.jobs.cli.output import (
+    Output,
+    ResultNotWritten,
+    finish,
+    output_of,
+    print_error,
+    print_lines,
+)
 from tierfold.jobs.cli.table_options import check_estimate, segments_option, table_options
 from tierfold.jobs.cli.usage_errors import OWN_PROCESS, Verbs, trace
 from tierfold.jobs.context.stopping import Stopped, stoppable
@@ -165,12 +176,7 @@ def status_verb(output: Output, **given: Any) -> None:
 @tierfold.command("doctor")
 @tier_or_cluster_options
 @clock_options
-@click.option(
-    "--storage-price",
-    type=click.FloatRange(0),
-    metavar="USD",
-    help="Per GiB and month. Default: list price of the store; of a folder, of S3 Standard.",
-)
+@storage_price_option
 @click.option(
     "--estimate",
     is_flag=True,
@@ -275,6 +281,59 @@ def runs_verb(output: Output, **given: Any) -> None:
     from tierfold.jobs.api.reading import runs
 
     output.show(runs(**given))
+
+
+@tierfold.command("report")
+@catalog_options
+@click.option(
+    "-o",
+    "--output",
+    "page_path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the page there, such as report.html; a file of that name is replaced.",
+)
+@click.option(
+    "--svg",
+    "svg_folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="FOLDER",
+    help="Write each picture there, as an SVG file of its own.",
+)
+@click.option(
+    "--run-document",
+    "run_documents",
+    multiple=True,
+    metavar="FILE|URI",
+    help="A document of `compact`: the page says how many reads its key indexes spared. Repeatable.",
+)
+@storage_price_option
+@scope_options
+@cluster_options
+@clock_options
+@level_options
+@click.pass_context
+def report_verb(
+    context: click.Context, page_path: Path | None, svg_folder: Path | None, **given: Any
+) -> None:
+    """Write one HTML page: what runs did, saved and cost, and what needs a person.
+
+    The page loads nothing, so it can be mailed or kept. It needs the packages of the extra
+    `report`: pip install 'tierfold[report]'.
+
+    \b
+    Examples:
+      tierfold report /mnt/tier -o report.html
+      tierfold report /mnt/tier --config tierfold.toml --svg pictures
+    """
+    if page_path is None and svg_folder is None:
+        raise click.UsageError("Name what to write: -o FILE, --svg FOLDER, or both.")
+    from tierfold.jobs.api.reporting import report, written
+
+    output = output_of(context)
+    found = report(progress=output.progress, **given)
+    output.progress.stop()
+    print_lines(written(found, page_path, svg_folder))
 
 
 @tierfold.command("dump")

@@ -76,6 +76,25 @@ version_option: Final = click.option(
     help="Show the version, and where the pages are, and exit.",
 )
 
+level_options: Final = together(
+    click.option(
+        "-v",
+        "--verbose",
+        is_flag=True,
+        expose_value=False,
+        callback=level_option,
+        help="Also print each step on stderr.",
+    ),
+    click.option(
+        "-q",
+        "--quiet",
+        is_flag=True,
+        expose_value=False,
+        callback=level_option,
+        help="Print no warnings, notes or progress on stderr.",
+    ),
+)
+
 output_options: Final = together(
     click.option(
         "--json",
@@ -94,22 +113,7 @@ output_options: Final = together(
         callback=document_option,
         help="Also write the JSON document there, whatever the outcome; never overwrite a file.",
     ),
-    click.option(
-        "-v",
-        "--verbose",
-        is_flag=True,
-        expose_value=False,
-        callback=level_option,
-        help="Also print each step on stderr.",
-    ),
-    click.option(
-        "-q",
-        "--quiet",
-        is_flag=True,
-        expose_value=False,
-        callback=level_option,
-        help="Print no warnings, notes or progress on stderr.",
-    ),
+    level_options,
 )
 
 
@@ -271,7 +275,7 @@ holes_option: Final = click.option(
 )
 """A person's decision, which the catalog's row keeps once the partition is claimed."""
 
-_SCOPE_OPTIONS: Final = together(
+scope_options: Final = together(
     click.option(
         "--topic", "topics", multiple=True, metavar="GLOB", help="Only these topics. Repeatable."
     ),
@@ -289,16 +293,25 @@ _SCOPE_OPTIONS: Final = together(
         " of plan, compact or verify; or a JSON list of topics and partitions. - is stdin.",
     ),
     holes_option,
-    output_options,
 )
-tier_options: Final = together(catalog_options, _SCOPE_OPTIONS)
+"""Which partitions, and where no segment is missing."""
+
+tier_options: Final = together(catalog_options, scope_options, output_options)
 tier_or_cluster_options: Final = together(
     click.argument("tier", required=False),
     _CATALOG_AND_LAYOUT,
-    _SCOPE_OPTIONS,
+    scope_options,
+    output_options,
     cluster_options,
 )
 """Of a verb that can do without a tier if brokers are named."""
+
+storage_price_option: Final = click.option(
+    "--storage-price",
+    type=click.FloatRange(0),
+    metavar="USD",
+    help="Per GiB and month. Default: list price of the store; of a folder, of S3 Standard.",
+)
 
 duration_option: Final = click.option(
     "--max-duration",

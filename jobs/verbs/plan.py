@@ -98,6 +98,11 @@ def explain(context: RunContext, settings: Settings, scope: Scope, name: str) ->
     """
     known = known_by_name(context, name, where="--explain", scope=scope)
     (partition,) = survey_of(context, settings, [known], scope.first_dirty)
+    return explained_plan(context, partition)
+
+
+def explained_plan(context: RunContext, partition: PartitionPlan) -> Explained:
+    """Explain a surveyed partition as `explain` does."""
     if partition.is_due:
         partition = _wave([partition], UNBOUND, 0, context.tier.free_bytes()).chunks[0]
     now_ms, regions = context.now_ms, _regions(partition, context.now_ms)
