@@ -117,10 +117,15 @@ def _colours(field: str, of: dict[str, str], used: Sequence[str]) -> alt.Color:
     """A legend of what is used, in the order of `of`."""
     names = [name for name in of if name in used]
     scale = alt.Scale(domain=names, range=[of[name] for name in names])
-    return alt.Color(field, scale=scale, legend=alt.Legend(title=None, orient="top", columns=0))
+    legend = alt.Legend(title=None, orient="top", columns=alt.expr("width < 420 ? 2 : 0"))
+    return alt.Color(field, scale=scale, legend=legend)
 
 
-def _bytes(page: Page) -> alt.Chart | None:
+_AS_COUNT: Final = "replace(format(datum.value, '~s'), 'G', ' bn')"
+_AS_USD: Final = "format(datum.value, datum.value >= 1 ? '$,.2~f' : '$~g')"
+
+
+def _bytes(page: Page) -> alt.LayerChart | None:
     sides = {"before": _GREY, "after": _BLUE}
     rows = [
         {"day": day.day, "side": side, "bytes": size, "size": decimal(size)}
@@ -130,23 +135,26 @@ def _bytes(page: Page) -> alt.Chart | None:
     ]
     if not rows:
         return None
-    return (
-        _chart(rows)
-        .mark_bar(size=alt.expr("min(28, bandwidth('x') * 0.45)"))
-        .encode(
-            x=_DAYS,
-            xOffset=alt.XOffset("side:N", sort=[*sides]),
-            y=alt.Y("bytes:Q", title=_NO_TITLE, axis=_bytes_axis()),
-            color=_colours("side:N", sides, [*sides]),
-            tooltip=[alt.Tooltip("day:O"), alt.Tooltip("side:N"), alt.Tooltip("size:N")],
-        )
+    base = _chart(rows).encode(
+        x=_DAYS,
+        y=alt.Y("bytes:Q", title=_NO_TITLE, axis=_bytes_axis(), stack=None),
+        color=_colours("side:N", sides, [*sides]),
+        tooltip=[alt.Tooltip("day:O"), alt.Tooltip("side:N"), alt.Tooltip("size:N")],
     )
+    # The smaller bar stands before the larger one.
+    wide, narrow = (
+        base.mark_bar(size=alt.expr(f"min({most}, bandwidth('x') * {share})")).transform_filter(
+            alt.datum.side == side
+        )
+        for side, most, share in (("before", 44, 0.9), ("after", 26, 0.55))
+    )
+    return alt.layer(wide, narrow)
 
 
 def _savings(page: Page) -> alt.Chart | None:
     kinds = {"no longer in live logs": _BLUE, "deleted by vacuum": _GREEN}
     rows = [
-        {"day": day.day, "kind": kind, "usd": float(usd), "a month": dollars(max(usd, usd * 0))}
+        {"day": day.day, "kind": kind, "usd": float(usd), "a month": dollars(usd)}
         for day in page.days
         for kind, usd in zip(
             kinds, map(page.a_month, (day.saved_bytes, day.freed_bytes)), strict=True
@@ -159,7 +167,7 @@ def _savings(page: Page) -> alt.Chart | None:
         .mark_line(point=alt.OverlayMarkDef(size=40, filled=True), strokeWidth=2)
         .encode(
             x=_DAYS,
-            y=alt.Y("usd:Q", title=_NO_TITLE, axis=alt.Axis(format="$~g", tickCount=4)),
+            y=alt.Y("usd:Q", title=_NO_TITLE, axis=alt.Axis(labelExpr=_AS_USD, tickCount=4)),
             color=_colours("kind:N", kinds, [*kinds]),
             tooltip=[alt.Tooltip("day:O"), alt.Tooltip("kind:N"), alt.Tooltip("a month:N")],
         )
@@ -167,20 +175,38 @@ def _savings(page: Page) -> alt.Chart | None:
 
 
 def _rows_chart(
-    rows: Sequence[Row], name: str, value: alt.X, colour: alt.Color | alt.ColorValue, label: str
+    rows: Sequence[Row], name: str, value: str, label: str, colour: alt.Color | Row, most: float
 ) -> alt.LayerChart:
-    """A bar for each row, with its name above it: names may be long, and a phone narrow."""
+    """A bar for each row on a track of `most`, with name and label above it.
+
+    Names may be long, and a phone narrow.
+    """
     base = _chart(rows, height=2 * _ROW_HEIGHT * len(rows)).encode(
         y=alt.Y(f"{name}:N", sort=None, title=_NO_TITLE, axis=None),
         tooltip=[alt.Tooltip(f"{name}:N"), alt.Tooltip(f"{label}:N")],
     )
-    bars = base.mark_bar(height=14, cornerRadius=3, yOffset=8).encode(x=value, color=colour)
-    style: dict[str, Any] = {"baseline": "middle", "dy": -8, "fontSize": 12}
-    names = base.mark_text(align="left", **style).encode(x=alt.value(0), text=f"{name}:N")
+    bar: Row = {"height": 12, "cornerRadius": 3, "yOffset": 9}
+    x = alt.X(f"{value}:Q", title=_NO_TITLE, axis=None, scale=alt.Scale(domain=[0, most]))
+    track = base.mark_bar(**bar, color=_GREY, opacity=0.18).encode(
+        x=alt.value(0), x2=alt.value("width")
+    )
+    bars = base.mark_bar(**bar).encode(x=x, color=colour)
+    style: Row = {"baseline": "middle", "dy": -7, "fontSize": 12}
+    room = max(7 * len(row[label]) + 12 for row in rows)
+    names = base.mark_text(align="left", **style, limit=alt.expr(f"max(60, width - {room})"))
+    names = names.encode(x=alt.value(0), text=f"{name}:N")
     labels = base.mark_text(align="right", **style).encode(
         x=alt.value("width"), text=f"{label}:N"
     )
-    return alt.layer(bars, names, labels)
+    return alt.layer(track, bars, names, labels)
+
+
+def _rows_of(
+    rows: Sequence[Row], name: str, value: str, label: str, colour: str
+) -> alt.LayerChart | None:
+    """The same in one colour, the largest bar as long as its track; None without rows."""
+    most = max((row[value] for row in rows), default=0)
+    return _rows_chart(rows, name, value, label, alt.value(colour), most) if most else None
 
 
 def _owners(page: Page) -> alt.LayerChart | None:
@@ -193,10 +219,9 @@ def _owners(page: Page) -> alt.LayerChart | None:
         for owner in page.owners
         if (usd := page.a_month(stored := owner.live_bytes + owner.retired_bytes))
     ]
-    if not rows:
+    if not any(owner.owner for owner in page.owners):
         return None
-    value = alt.X("usd:Q", title=_NO_TITLE, axis=alt.Axis(format="$~g", tickCount=4))
-    return _rows_chart(rows, "owner", value, alt.value(_BLUE), "a month")
+    return _rows_of(rows, "owner", "usd", "a month", _BLUE)
 
 
 def _dirty(page: Page) -> alt.LayerChart | None:
@@ -206,21 +231,15 @@ def _dirty(page: Page) -> alt.LayerChart | None:
             "topic": topic.topic,
             "ratio": topic.dirty_ratio,
             "state": [*states][topic.delay_ms > 0],
-            "dirty": f"{100 * topic.dirty_ratio:.1f} % of {decimal(topic.live_bytes)}"
+            "dirty": f"{100 * topic.dirty_ratio:.1f} %"
             + (f", {duration(topic.delay_ms)} late" if topic.delay_ms else ""),
         }
         for topic in page.topics
     ]
     if not rows:
         return None
-    value = alt.X(
-        "ratio:Q",
-        title=_NO_TITLE,
-        scale=alt.Scale(domain=[0, 1]),
-        axis=alt.Axis(format="%", tickCount=4),
-    )
     colour = _colours("state:N", states, [row["state"] for row in rows])
-    return _rows_chart(rows, "topic", value, colour, "dirty")
+    return _rows_chart(rows, "topic", "ratio", "dirty", colour, 1)
 
 
 def _removed(page: Page) -> alt.Chart | None:
@@ -258,7 +277,7 @@ def _stacked(rows: list[Row], kind: str, count: str, of: dict[str, str]) -> alt.
         .mark_bar(size=alt.expr("min(40, bandwidth('x') * 0.9)"))
         .encode(
             x=_DAYS,
-            y=alt.Y(f"{count}:Q", title=_NO_TITLE, axis=alt.Axis(format="~s", tickCount=4)),
+            y=alt.Y(f"{count}:Q", title=_NO_TITLE, axis=alt.Axis(labelExpr=_AS_COUNT, tickCount=4)),
             color=_colours(f"{kind}:N", of, [row[kind] for row in rows]),
             tooltip=[alt.Tooltip("day:O"), alt.Tooltip(f"{kind}:N"), alt.Tooltip("count:N")],
         )
@@ -276,10 +295,7 @@ def _staying(page: Page) -> alt.LayerChart | None:
         }
         for one in page.staying
     ]
-    if not rows:
-        return None
-    value = alt.X("bytes:Q", title=_NO_TITLE, axis=_bytes_axis())
-    return _rows_chart(rows, "when", value, alt.value(_GREY), "size")
+    return _rows_of(rows, "when", "bytes", "size", _GREY)
 
 
 def _slowest(page: Page) -> alt.LayerChart | None:
@@ -287,10 +303,7 @@ def _slowest(page: Page) -> alt.LayerChart | None:
         {"partition": one.partition, "s": one.task_ms / 1000, "took": duration(one.task_ms)}
         for one in page.slowest
     ]
-    if not rows:
-        return None
-    value = alt.X("s:Q", title=_NO_TITLE, axis=alt.Axis(format="~s", tickCount=4))
-    return _rows_chart(rows, "partition", value, alt.value(_VIOLET), "took")
+    return _rows_of(rows, "partition", "s", "took", _VIOLET)
 
 
 def _map(one: SegmentMap) -> alt.Chart:

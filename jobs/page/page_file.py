@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from importlib import resources
 from typing import Any, Final
@@ -31,7 +31,17 @@ class _Table:
     title: str
     caption: str
     columns: tuple[str, ...]
-    rows: list[tuple[str, ...]]
+    rows: tuple[tuple[str, ...], ...]
+
+    @property
+    def shown(self) -> _Table:
+        """The table without columns in which no row has anything."""
+        places = [place for place in range(len(self.columns)) if any(r[place] for r in self.rows)]
+        return replace(
+            self,
+            columns=tuple(self.columns[place] for place in places),
+            rows=tuple(tuple(row[place] for place in places) for row in self.rows),
+        )
 
 
 def html_of(page: Page) -> str:
@@ -56,7 +66,7 @@ def html_of(page: Page) -> str:
         problems_left_out=_left_out(page),
         figures=shown,
         captions=_captions(page),
-        tables={table.name: table for table in (_runs(page), _owners(page), _topics(page))},
+        tables={table.name: table.shown for table in (_runs(page), _owners(page), _topics(page))},
         sentences=[*_sentences(page)],
         maps=[*_maps(page, ids)],
         specs=_in_script(json.dumps(specs)),
@@ -105,18 +115,20 @@ def _tiles(page: Page) -> Iterator[dict[str, str]]:
     }
     compact = next((run for run in page.last_runs if run.verb == "compact"), None)
     if compact is not None:
+        first, *others = _outcomes(compact)
+        more = f"{', '.join(others)}; " if others else ""
         yield {
             "mood": "",
             "name": "Last compaction",
-            "value": _outcomes(compact),
-            "text": f"{_time(compact.started_at_ms)}, took {duration(compact.duration_ms)}",
+            "value": first,
+            "text": f"{more}{_time(compact.started_at_ms)}, took {duration(compact.duration_ms)}",
         }
     yield {
         "mood": "",
         "name": "Saves per month",
         "value": _a_month(page, page.saved_bytes),
-        "text": f"{_signed(page.saved_bytes)} less in live logs; {decimal(page.staying_bytes)} of"
-        f" replaced segments still stay ({page.price.source})",
+        "text": f"{_signed(page.saved_bytes)} less in live logs; {decimal(page.staying_bytes)} of it"
+        " to be deleted",
     }
     cost = page.cost_usd
     since = f"since {page.days[0].day}" if page.days else "no run is recorded"
@@ -145,8 +157,9 @@ def _kinds(page: Page) -> str:
     return ", ".join(f"{spaced(count)} {kind}" for kind, count in counts.items() if count)
 
 
-def _outcomes(run: LastRun) -> str:
-    return ", ".join(f"{spaced(count)} {in_words(one)}" for one, count in run.outcomes.items())
+def _outcomes(run: LastRun) -> list[str]:
+    """How many partitions have each outcome, the most urgent first."""
+    return [f"{spaced(count)} {in_words(one)}" for one, count in run.outcomes.items()]
 
 
 def _problems(page: Page) -> Iterator[dict[str, Any]]:
@@ -169,10 +182,10 @@ def _with_code(text: str) -> Markup:
     )
 
 
-def _left_out(page: Page) -> str:
+def _left_out(page: Page) -> Markup:
     left = page.problems_left_out
-    more = f"{spaced(left)} more; `tierfold plan` and `tierfold runs` list all of them."
-    return f"… and {more}" if left else ""
+    text = f"… and {spaced(left)} more; `tierfold plan` and `tierfold runs` list all of them."
+    return _with_code(text if left else "")
 
 
 def _captions(page: Page) -> dict[str, str]:
@@ -181,8 +194,8 @@ def _captions(page: Page) -> dict[str, str]:
     topics = page.topics_in_all - len(page.topics)
     return {
         "bytes": "By the day on which the runs began, in UTC.",
-        "savings": f"Bytes removed {first}, in US dollars a month ({page.price.source}). What lies"
-        " between the lines waits for vacuum.",
+        "savings": f"What bytes removed {first} would cost ({page.price.source}). Vacuum deletes"
+        " later what runs replaced, and also what has expired.",
         "owners": "Live logs and replaced segments, by the labels of topics."
         + (f" {spaced(owners)} smaller owners are left out." if owners else ""),
         "dirty": "Cleanable bytes divided by clean and cleanable ones, and how late the most overdue"
@@ -202,28 +215,29 @@ def _runs(page: Page) -> _Table:
         caption="Bytes are those of the logs that were replaced or deleted, and of what came in"
         " their place.",
         columns=("verb", "began", "took", "partitions", "bytes", "requests"),
-        rows=[
+        rows=tuple(
             (
                 f"{run.verb} {run.run}",
                 _time(run.started_at_ms),
                 duration(run.duration_ms),
-                _outcomes(run),
+                ", ".join(_outcomes(run)),
                 f"{decimal(run.bytes_in)} → {decimal(run.bytes_out)}" if run.bytes_in else "",
                 _usd(run.cost_usd),
             )
             for run in page.last_runs
-        ],
+        ),
     )
 
 
 def _owners(page: Page) -> _Table:
+    is_labelled = any(one.owner for one in page.owners)
     return _Table(
         name="owners",
         title="Cost by owner",
         caption="Storage is of live logs and replaced segments. Of a run's requests each owner has"
         " the share of the bytes read and written of its topics.",
         columns=("owner", "topics", "partitions", "live", "storage/month", "saves/month", "requests"),
-        rows=[
+        rows=tuple(
             (
                 printable(one.owner) or "no label",
                 spaced(one.topics),
@@ -234,7 +248,8 @@ def _owners(page: Page) -> _Table:
                 _usd(one.request_usd),
             )
             for one in page.owners
-        ],
+            if is_labelled
+        ),
     )
 
 
@@ -244,7 +259,7 @@ def _topics(page: Page) -> _Table:
         title="Topics",
         caption=f"The latest and dirtiest {len(page.topics)} of {spaced(page.topics_in_all)}.",
         columns=("topic", "owner", "partitions", "live", "dirty", "late", "replaced, stays"),
-        rows=[
+        rows=tuple(
             (
                 one.topic,
                 printable(one.owner),
@@ -255,7 +270,7 @@ def _topics(page: Page) -> _Table:
                 decimal(one.retired_bytes) if one.retired_bytes else "",
             )
             for one in page.topics
-        ],
+        ),
     )
 
 
@@ -278,6 +293,8 @@ def _sentences(page: Page) -> Iterator[str]:
             f" {counted(seen.asked, 'clean segment')}; {counted(seen.read_once, 'segment')} lost"
             " nothing and were read once."
         )
+    if not any(one.owner for one in page.owners):
+        yield "No topic has labels in the settings, so there is no cost by owner."
     if not page.skipped:
         yield "Reads that key indexes spared are in a run's document: name it with --run-document."
 
