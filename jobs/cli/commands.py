@@ -305,7 +305,7 @@ def runs_verb(output: Output, **given: Any) -> None:
     "run_documents",
     multiple=True,
     metavar="FILE|URI",
-    help="A document of `compact`: the page says how many reads its key indexes spared. Repeatable.",
+    help="A document of `compact`: how many reads its key indexes spared. Repeatable.",
 )
 @storage_price_option
 @scope_options
@@ -314,7 +314,7 @@ def runs_verb(output: Output, **given: Any) -> None:
 @level_options
 @click.pass_context
 def report_verb(
-    context: click.Context, page_path: Path | None, svg_folder: Path | None, **given: Any
+    context: click.Context, /, page_path: Path | None, svg_folder: Path | None, **given: Any
 ) -> None:
     """Write one HTML page: what runs did, saved and cost, and what needs a person.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import altair as alt
 from rich.filesize import decimal
@@ -16,7 +16,8 @@ from tierfold.compaction.model.wording import counted, dollars, duration, spaced
 from tierfold.jobs.context.timestamps import timestamp_text
 from tierfold.jobs.page.page_model import Page, SegmentMap
 
-Row = dict[str, Any]
+Row: TypeAlias = dict[str, Any]
+Drawn: TypeAlias = alt.Chart | alt.LayerChart | alt.FacetChart
 
 SVG_WIDTH: Final = 720
 """Pixels of a picture alone; in the page, it is as wide as its column."""
@@ -63,7 +64,7 @@ class Figure:
 
 def figures(page: Page) -> tuple[Figure, ...]:
     """Return the pictures of a page, without those that would be empty."""
-    made: tuple[tuple[str, str, Callable[[Page], alt.LayerChart | alt.Chart | None]], ...] = (
+    made: tuple[tuple[str, str, Callable[[Page], Drawn | None]], ...] = (
         ("bytes", "Bytes of the logs that runs replaced, before and after", _bytes),
         ("savings", "Saved per month", _savings),
         ("owners", "Storage per month, by owner", _owners),
@@ -74,7 +75,9 @@ def figures(page: Page) -> tuple[Figure, ...]:
         ("requests", "Requests to the store", _requests),
     )
     found = [(name, title, make(page)) for name, title, make in made]
-    maps = [(f"map-{one.partition}", f"Segments of {one.partition}", _map(one)) for one in page.maps]
+    maps = [
+        (f"map-{one.partition}", f"Segments of {one.partition}", _map(one)) for one in page.maps
+    ]
     return tuple(
         Figure(name=name, title=title, spec=_spec(chart, title))
         for name, title, chart in (*found, *maps)
@@ -82,7 +85,7 @@ def figures(page: Page) -> tuple[Figure, ...]:
     )
 
 
-def _spec(chart: alt.LayerChart | alt.Chart, title: str) -> dict[str, Any]:
+def _spec(chart: Drawn, title: str) -> dict[str, Any]:
     # Altair would name its data by a digest, and add its own theme.
     spec: dict[str, Any] = chart.properties(width="container", description=title).to_dict()
     spec.pop("config", None)
@@ -90,7 +93,7 @@ def _spec(chart: alt.LayerChart | alt.Chart, title: str) -> dict[str, Any]:
 
 
 def _chart(rows: Sequence[Row], *, height: int = _HEIGHT) -> alt.Chart:
-    return alt.Chart(alt.Data(values=[*rows]), height=height)
+    return alt.Chart(alt.InlineData(values=[*rows]), height=height)
 
 
 _DAYS: Final = alt.X(
@@ -125,7 +128,7 @@ _AS_COUNT: Final = "replace(format(datum.value, '~s'), 'G', ' bn')"
 _AS_USD: Final = "format(datum.value, datum.value >= 1 ? '$,.2~f' : '$~g')"
 
 
-def _bytes(page: Page) -> alt.LayerChart | None:
+def _bytes(page: Page) -> Drawn | None:
     sides = {"before": _GREY, "after": _BLUE}
     rows = [
         {"day": day.day, "side": side, "bytes": size, "size": decimal(size)}
@@ -151,7 +154,7 @@ def _bytes(page: Page) -> alt.LayerChart | None:
     return alt.layer(wide, narrow)
 
 
-def _savings(page: Page) -> alt.Chart | None:
+def _savings(page: Page) -> Drawn | None:
     kinds = {"no longer in live logs": _BLUE, "deleted by vacuum": _GREEN}
     rows = [
         {"day": day.day, "kind": kind, "usd": float(usd), "a month": dollars(usd)}
@@ -162,7 +165,7 @@ def _savings(page: Page) -> alt.Chart | None:
     ]
     if not any(row["usd"] for row in rows):
         return None
-    return (
+    drawn: alt.Chart = (
         _chart(rows)
         .mark_line(point=alt.OverlayMarkDef(size=40, filled=True), strokeWidth=2)
         .encode(
@@ -172,11 +175,12 @@ def _savings(page: Page) -> alt.Chart | None:
             tooltip=[alt.Tooltip("day:O"), alt.Tooltip("kind:N"), alt.Tooltip("a month:N")],
         )
     )
+    return drawn
 
 
 def _rows_chart(
-    rows: Sequence[Row], name: str, value: str, label: str, colour: alt.Color | Row, most: float
-) -> alt.LayerChart:
+    rows: Sequence[Row], name: str, value: str, label: str, colour: alt.Color | alt.ColorValue, most: float
+) -> Drawn:
     """A bar for each row on a track of `most`, with name and label above it.
 
     Names may be long, and a phone narrow.
@@ -203,13 +207,13 @@ def _rows_chart(
 
 def _rows_of(
     rows: Sequence[Row], name: str, value: str, label: str, colour: str
-) -> alt.LayerChart | None:
+) -> Drawn | None:
     """The same in one colour, the largest bar as long as its track; None without rows."""
     most = max((row[value] for row in rows), default=0)
-    return _rows_chart(rows, name, value, label, alt.value(colour), most) if most else None
+    return _rows_chart(rows, name, value, label, alt.ColorValue(colour), most) if most else None
 
 
-def _owners(page: Page) -> alt.LayerChart | None:
+def _owners(page: Page) -> Drawn | None:
     rows = [
         {
             "owner": owner.owner or "no label",
@@ -224,9 +228,9 @@ def _owners(page: Page) -> alt.LayerChart | None:
     return _rows_of(rows, "owner", "usd", "a month", _BLUE)
 
 
-def _dirty(page: Page) -> alt.LayerChart | None:
+def _dirty(page: Page) -> Drawn | None:
     states = {"within its lag": _BLUE, "past max.compaction.lag.ms": _RED}
-    rows = [
+    rows: list[Row] = [
         {
             "topic": topic.topic,
             "ratio": topic.dirty_ratio,
@@ -242,7 +246,7 @@ def _dirty(page: Page) -> alt.LayerChart | None:
     return _rows_chart(rows, "topic", "ratio", "dirty", colour, 1)
 
 
-def _removed(page: Page) -> alt.Chart | None:
+def _removed(page: Page) -> Drawn | None:
     rows = [
         {"day": day.day, "reason": reason.replace("_", " "), "records": count}
         for day in page.days
@@ -251,8 +255,8 @@ def _removed(page: Page) -> alt.Chart | None:
     return _stacked(rows, "reason", "records", _REASONS)
 
 
-def _requests(page: Page) -> alt.Chart | None:
-    rows = [
+def _requests(page: Page) -> Drawn | None:
+    rows: list[Row] = [
         {"day": day.day, "kind": kind, "requests": count}
         for day in page.days
         for kind, count in day.requests.items()
@@ -267,12 +271,12 @@ def _requests(page: Page) -> alt.Chart | None:
     )
 
 
-def _stacked(rows: list[Row], kind: str, count: str, of: dict[str, str]) -> alt.Chart | None:
+def _stacked(rows: list[Row], kind: str, count: str, of: dict[str, str]) -> Drawn | None:
     if not rows:
         return None
     for row in rows:
         row["count"] = spaced(row[count])
-    return (
+    drawn: alt.Chart = (
         _chart(rows)
         .mark_bar(size=alt.expr("min(40, bandwidth('x') * 0.9)"))
         .encode(
@@ -282,9 +286,10 @@ def _stacked(rows: list[Row], kind: str, count: str, of: dict[str, str]) -> alt.
             tooltip=[alt.Tooltip("day:O"), alt.Tooltip(f"{kind}:N"), alt.Tooltip("count:N")],
         )
     )
+    return drawn
 
 
-def _staying(page: Page) -> alt.LayerChart | None:
+def _staying(page: Page) -> Drawn | None:
     rows = [
         {
             "when": "not known"
@@ -298,7 +303,7 @@ def _staying(page: Page) -> alt.LayerChart | None:
     return _rows_of(rows, "when", "bytes", "size", _GREY)
 
 
-def _slowest(page: Page) -> alt.LayerChart | None:
+def _slowest(page: Page) -> Drawn | None:
     rows = [
         {"partition": one.partition, "s": one.task_ms / 1000, "took": duration(one.task_ms)}
         for one in page.slowest
@@ -306,8 +311,9 @@ def _slowest(page: Page) -> alt.LayerChart | None:
     return _rows_of(rows, "partition", "s", "took", _VIOLET)
 
 
-def _map(one: SegmentMap) -> alt.Chart:
-    rows, start = [], 0
+def _map(one: SegmentMap) -> Drawn:
+    rows: list[Row] = []
+    start = 0
     for block in one.blocks:
         # A small segment beside a large one is still to be seen.
         end = start + max(block.size_bytes, one.size_bytes // 150, 1)
@@ -326,7 +332,7 @@ def _map(one: SegmentMap) -> alt.Chart:
         )
         start = end
     shown = [alt.Tooltip(f"{name}:N") for name in ("offsets", "size", "region", "what", "why")]
-    return (
+    drawn: alt.Chart = (
         _chart(rows, height=34)
         .mark_rect(strokeWidth=1)
         .encode(
@@ -337,4 +343,5 @@ def _map(one: SegmentMap) -> alt.Chart:
             tooltip=shown,
         )
     )
+    return drawn
 

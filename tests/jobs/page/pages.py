@@ -28,7 +28,9 @@ HOUR_MS: Final = 3_600_000
 HOSTILE: Final = "</script><script>document.title='taken'</script><b>&\"'"
 """A label; a topic's name can hold none of these characters."""
 
-_REGIONS: Final = ("cleaned", "cleaned, dirty", "dirty", "too young", "unstable", "held for uploads")
+_REGIONS: Final = (
+    *("cleaned", "cleaned, dirty", "dirty", "too young", "unstable", "held for uploads"),
+)
 
 
 def a_page(*, days: int = 30, topics: int = 15, owner: str = "team=payments") -> Page:
@@ -87,7 +89,9 @@ def a_page(*, days: int = 30, topics: int = 15, owner: str = "team=payments") ->
             Slow(partition=f"orders-{number}", task_ms=(900 - 130 * number) * 1000)
             for number in range(5)
         ),
-        skipped=(Skipped(run="20261129T010000-BTkmzAA0", asked=48_000, skipped=45_100, read_once=60),),
+        skipped=(
+            Skipped(run="20261129T010000-BTkmzAA0", asked=48_000, skipped=45_100, read_once=60),
+        ),
         maps=tuple(map(_map, range(3))),
     )
 
