@@ -32,7 +32,7 @@ EVICT := $(BIN)/python -m tests.faults.evictions.evicted_run
 PUBLISH_KILLS := $(BIN)/python -m tests.faults.publishing_kills
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kafka dist emulators monitoring airflow test check lint pages bench soak \
+.PHONY: help demo demo-kafka dist emulators monitoring chromium airflow test check lint pages bench soak \
 	clean jdk
 
 help: ## list the targets
@@ -59,6 +59,9 @@ monitoring: ## unpack Debian's Prometheus and Pushgateway, for tests (build/moni
 	@mkdir -p build/monitoring
 	@cd build/monitoring && apt-get download -q prometheus prometheus-pushgateway \
 		&& for package in *.deb; do dpkg -x "$$package" . || exit; done
+
+chromium: ## unpack Debian's headless Chromium, for tests of the report (build/chromium)
+	@scripts/unpack-debian build/chromium chromium-headless-shell
 
 airflow: jdk $(AIRFLOW)/.tierfold-airflow ## run the DAGs in a real Airflow (build/airflow-env)
 	@$(AIRFLOW)/bin/python -m pytest -c tests/airflow/pytest.ini tests/airflow

@@ -82,9 +82,13 @@ def report(
         made_at_ms=context.now_ms,
         price=prices_of(context.scheme, given.get("storage_price")).storage,
         stored_bytes=context.stored.before,
-        owner_of=lambda _: "",
+        owner_of=lambda topic: _in_words(tools.settings.labels.of(topic)),
     )
     return Report(page_of(about, plans, recorded(rows), maps=maps, documents=documents))
+
+
+def _in_words(labels: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in labels.items())
 
 
 def ensure_drawable() -> None:

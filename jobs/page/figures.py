@@ -179,7 +179,12 @@ def _savings(page: Page) -> Drawn | None:
 
 
 def _rows_chart(
-    rows: Sequence[Row], name: str, value: str, label: str, colour: alt.Color | alt.ColorValue, most: float
+    rows: Sequence[Row],
+    name: str,
+    value: str,
+    label: str,
+    colour: alt.Color | alt.ColorValue,
+    most: float,
 ) -> Drawn:
     """A bar for each row on a track of `most`, with name and label above it.
 
