@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cache
 from importlib import resources
 from typing import Any, Final
 
@@ -74,6 +75,7 @@ def html_of(page: Page) -> str:
     )
 
 
+@cache
 def _vega() -> Markup:
     """Vega, Vega-Lite and Vega-Embed as one script, as the package has them."""
     # None is the default, which its type lacks.
