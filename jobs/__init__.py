@@ -9,6 +9,7 @@
     publishing lets brokers know what the catalog says
     verbs      one module per verb
     reports    results of verbs: documents, tables and pictures
+    page       the page of `report`, and its pictures
     api        the verbs as functions: `import tierfold`
     cli        the command line
     airflow_tasks  verbs as tasks of Airflow

@@ -16,6 +16,7 @@ from xdist.scheduler import LoadScopeScheduling
 import tests.hypothesis_profiles  # noqa: F401  (registers and loads the profile)
 from tests.brokers.cluster import KafkaCluster
 from tests.brokers.versions import NEWEST, left_to_soak, missing_brokers
+from tests.jobs.page import chromium
 from tests.monitoring.programs import missing_programs
 from tests.scratch import in_memory
 from tests.several_processes import STARTS_JVM, Together, slow_first
@@ -66,6 +67,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if missing := missing_programs():
         names = ", ".join(missing)
         terminalreporter.write_line(f"left out: tests with {names}; `make monitoring` unpacks them")
+    if chromium.is_missing():
+        terminalreporter.write_line("left out: tests in Chromium; `make chromium` unpacks it")
     if versions := missing_brokers():
         names = ", ".join(versions)
         terminalreporter.write_line(

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tierfold.jobs.api.frames import read, register
     from tierfold.jobs.api.reading import doctor, explain, history, plan, runs, status
     from tierfold.jobs.api.rebuilding import rebuild
+    from tierfold.jobs.api.reporting import report
     from tierfold.jobs.api.segment import read_segment
     from tierfold.jobs.api.topic_settings import config
     from tierfold.jobs.api.verifying import verify
@@ -53,6 +54,7 @@ __all__ = [
     "read_segment",
     "rebuild",
     "register",
+    "report",
     "restore",
     "runs",
     "status",
@@ -67,6 +69,7 @@ _MODULES = {
     "tierfold.jobs.api.rebuilding": "rebuild",
     "tierfold.jobs.api.frames": "read register",
     "tierfold.jobs.api.reading": "doctor explain history plan runs status",
+    "tierfold.jobs.api.reporting": "report",
     "tierfold.jobs.api.segment": "read_segment",
     "tierfold.jobs.api.topic_settings": "config",
     "tierfold.jobs.api.verifying": "verify",

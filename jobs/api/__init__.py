@@ -4,6 +4,7 @@
     verifying         `verify`
     changing          `compact`, `vacuum`, `restore`, `forget`
     rebuilding        `rebuild`
+    reporting         `report`: one page for people
     frames            `read`, `register`: a tier in Spark
     segment           `read_segment`
     table_functions   `tierfold_status` and `tierfold_plan` of SQL

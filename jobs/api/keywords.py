@@ -77,7 +77,7 @@ class HoleKeywords(TypedDict, total=False):
     compacted the topic before it was tiered, and no segment is missing. Default: none."""
 
 
-class ScopeKeywords(CheckKeywords, HoleKeywords, total=False):
+class PartitionKeywords(HoleKeywords, total=False):
     """Which partitions."""
 
     topics: Sequence[str]
@@ -90,6 +90,10 @@ class ScopeKeywords(CheckKeywords, HoleKeywords, total=False):
     URI of a file with one of them in JSON. Default: all."""
     progress: Listener | None
     """Called with a `tierfold.Progress` as a step begins, goes on and ends."""
+
+
+class ScopeKeywords(CheckKeywords, PartitionKeywords, total=False):
+    """Which partitions, and whether one that failed raises an error."""
 
 
 class ClusterKeywords(TypedDict, total=False):
@@ -112,12 +116,22 @@ class ReplayKeywords(ScopeKeywords, ClusterKeywords, total=False):
     """Where the dirty region begins; 0 cleans the whole log again. Default: the cleaner offset."""
 
 
-class DoctorKeywords(ScopeKeywords, ClusterKeywords, total=False):
-    """The keywords of `doctor`."""
+class PriceKeywords(TypedDict, total=False):
+    """What a store charges."""
 
     storage_price: float | None
     """US dollars per GiB and month. Default: the list price of the tier's store; of a folder, that
     of Amazon S3 Standard."""
+
+
+class DoctorKeywords(ScopeKeywords, ClusterKeywords, PriceKeywords, total=False):
+    """The keywords of `doctor`."""
+
+
+class ReportKeywords(
+    TierKeywords, PartitionKeywords, ClusterKeywords, PriceKeywords, total=False
+):
+    """The keywords of `report`."""
 
 
 class SendKeywords(TypedDict, total=False):

@@ -13,7 +13,7 @@ from rich.filesize import decimal
 
 from tierfold.compaction.model.errors import BadSettings, UnreadableObject
 from tierfold.compaction.model.wording import counted
-from tierfold.jobs.api.keywords import DoctorKeywords, takes
+from tierfold.jobs.api.keywords import ReportKeywords, takes
 from tierfold.jobs.api.opening import opened
 from tierfold.jobs.context.documents import read_document
 from tierfold.jobs.page.page_model import Page
@@ -30,7 +30,7 @@ _DRAWS: Final = ("altair", "vl_convert")
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A page on a tier; a notebook shows it."""
+    """A page on a tier."""
 
     page: Page
     """What it shows."""
@@ -56,12 +56,12 @@ class Report:
         return svgs_of(self.page)
 
 
-@takes(DoctorKeywords)
+@takes(ReportKeywords)
 def report(
     tier: str | Path,
     *,
     run_documents: Sequence[str | Path] = (),
-    **given: Unpack[DoctorKeywords],
+    **given: Unpack[ReportKeywords],
 ) -> Report:
     """Return a page on what runs did, what they saved, what waits, and what needs a person.
 

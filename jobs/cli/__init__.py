@@ -2,6 +2,7 @@
 
     commands              the verbs that read, and `compact`
     change_commands       `restore`, `forget`, `vacuum`
+    report_command        `report`
     options               the options that verbs share
     table_options         what is printed of a table of partitions
     without_pandas        keeps pandas out of a command's process

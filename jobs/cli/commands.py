@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import click
@@ -38,26 +37,18 @@ from tierfold.jobs.cli.options import (
     encryption_key_option,
     engine_options,
     if_held_option,
-    level_options,
     metrics_options,
     output_options,
     publish_options,
     replay_options,
-    scope_options,
     settings_options,
     storage_price_option,
     tier_options,
     tier_or_cluster_options,
     version_option,
 )
-from tierfold.jobs.cli.output import (
-    Output,
-    ResultNotWritten,
-    finish,
-    output_of,
-    print_error,
-    print_lines,
-)
+from tierfold.jobs.cli.output import Output, ResultNotWritten, finish, print_error, print_lines
+from tierfold.jobs.cli.report_command import report_verb
 from tierfold.jobs.cli.table_options import check_estimate, segments_option, table_options
 from tierfold.jobs.cli.usage_errors import OWN_PROCESS, Verbs, trace
 from tierfold.jobs.context.stopping import Stopped, stoppable
@@ -283,59 +274,6 @@ def runs_verb(output: Output, **given: Any) -> None:
     output.show(runs(**given))
 
 
-@tierfold.command("report")
-@catalog_options
-@click.option(
-    "-o",
-    "--output",
-    "page_path",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Write the page there, such as report.html; a file of that name is replaced.",
-)
-@click.option(
-    "--svg",
-    "svg_folder",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="FOLDER",
-    help="Write each picture there, as an SVG file of its own.",
-)
-@click.option(
-    "--run-document",
-    "run_documents",
-    multiple=True,
-    metavar="FILE|URI",
-    help="A document of `compact`: how many reads its key indexes spared. Repeatable.",
-)
-@storage_price_option
-@scope_options
-@cluster_options
-@clock_options
-@level_options
-@click.pass_context
-def report_verb(
-    context: click.Context, /, page_path: Path | None, svg_folder: Path | None, **given: Any
-) -> None:
-    """Write one HTML page: what runs did, saved and cost, and what needs a person.
-
-    The page loads nothing, so it can be mailed or kept. It needs the packages of the extra
-    `report`: pip install 'tierfold[report]'.
-
-    \b
-    Examples:
-      tierfold report /mnt/tier -o report.html
-      tierfold report /mnt/tier --config tierfold.toml --svg pictures
-    """
-    if page_path is None and svg_folder is None:
-        raise click.UsageError("Name what to write: -o FILE, --svg FOLDER, or both.")
-    from tierfold.jobs.api.reporting import report, written
-
-    output = output_of(context)
-    found = report(progress=output.progress, **given)
-    output.progress.stop()
-    print_lines(written(found, page_path, svg_folder))
-
-
 @tierfold.command("dump")
 @click.argument("segment", type=click.Path())
 @encryption_key_option
@@ -382,8 +320,8 @@ def config_verb(topic: str, output: Output, **given: Any) -> None:
     output.show(config(topic, **given))
 
 
-for changing in (restore_verb, forget_verb, vacuum_verb, rebuild_verb):
-    tierfold.add_command(changing)
+for verb in (restore_verb, forget_verb, vacuum_verb, rebuild_verb, report_verb):
+    tierfold.add_command(verb)
 
 
 def main(prog_name: str = "tierfold", first_arguments: Sequence[str] = ()) -> None:

@@ -20,10 +20,17 @@ IMPORTED_AS: Final = {
     "pyyaml": "yaml",
     "pyspark-client": "pyspark",
     "pytest-xdist": "xdist",
+    "vl-convert-python": "vl_convert",
 }
 """Distributions whose import name differs from their own."""
 
-BROUGHT_BY: Final = {"botocore": "boto3", "llvmlite": "numba", "py4j": "pyspark"}
+BROUGHT_BY: Final = {
+    "botocore": "boto3",
+    "jinja2": "altair",
+    "llvmlite": "numba",
+    "markupsafe": "altair",
+    "py4j": "pyspark",
+}
 """Imports that belong to the interface of another distribution, which pins their version."""
 
 NEVER_IMPORTED: Final = frozenset({"pandas"})

@@ -79,7 +79,9 @@ def test_without_runs_and_problems_it_says_so() -> None:
             **{name: getattr(a_page(), name) for name in Page.__dataclass_fields__},
             **dict.fromkeys(("problems", "last_runs", "days", "topics", "owners"), ()),
             **dict.fromkeys(("staying", "slowest", "skipped", "maps"), ()),
-            **{"problems_left_out": 0, "oldest_horizon": None, "stored_bytes": None},
+            "problems_left_out": 0,
+            "oldest_horizon": None,
+            "stored_bytes": None,
         }
     )
     assert figures(empty) == ()
