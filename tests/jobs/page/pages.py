@@ -32,6 +32,43 @@ _REGIONS: Final = (
     *("cleaned", "cleaned, dirty", "dirty", "too young", "unstable", "held for uploads"),
 )
 
+_LAST_RUNS: Final = (
+    LastRun(
+        run="20261129T010000-BTkmzAA0",
+        verb="compact",
+        started_at_ms=NOW_MS - 5 * HOUR_MS,
+        duration_ms=2 * HOUR_MS,
+        outcomes={"failed": 3, "refused": 12, "compacted": 812, "nothing_to_do": 4173},
+        bytes_in=640 * GB,
+        bytes_out=95 * GB,
+        cost_usd=1.84,
+    ),
+    LastRun(
+        run="20261129T033000-xY0_aaB1",
+        verb="vacuum",
+        started_at_ms=NOW_MS - 2 * HOUR_MS,
+        duration_ms=HOUR_MS // 4,
+        outcomes={"vacuumed": 790, "nothing_to_do": 4210},
+        bytes_in=520 * GB,
+        bytes_out=0,
+        cost_usd=0.31,
+    ),
+)
+_STAYING: Final = (
+    Staying(
+        size_bytes=545 * GB,
+        gone_at_ms=NOW_MS + 20 * HOUR_MS,
+        sentence="545 000 000 000 bytes of replaced segments stay until the first"
+        " `tierfold vacuum` after 2026-11-30T01:00:00.000Z (the grace period is 1 d)",
+    ),
+    Staying(
+        size_bytes=80 * GB,
+        gone_at_ms=None,
+        sentence="80 000 000 000 bytes of replaced segments stay until"
+        " `compact --publish` has let brokers list them for deletion",
+    ),
+)
+
 
 def a_page(*, days: int = 30, topics: int = 15, owner: str = "team=payments") -> Page:
     """The page of 5,000 partitions, after this many days."""
@@ -43,47 +80,13 @@ def a_page(*, days: int = 30, topics: int = 15, owner: str = "team=payments") ->
         stored_bytes=41_000 * GB,
         problems=_problems(),
         problems_left_out=2,
-        last_runs=(
-            LastRun(
-                run="20261129T010000-BTkmzAA0",
-                verb="compact",
-                started_at_ms=NOW_MS - 5 * HOUR_MS,
-                duration_ms=2 * HOUR_MS,
-                outcomes={"failed": 3, "refused": 12, "compacted": 812, "nothing_to_do": 4173},
-                bytes_in=640 * GB,
-                bytes_out=95 * GB,
-                cost_usd=1.84,
-            ),
-            LastRun(
-                run="20261129T033000-xY0_aaB1",
-                verb="vacuum",
-                started_at_ms=NOW_MS - 2 * HOUR_MS,
-                duration_ms=HOUR_MS // 4,
-                outcomes={"vacuumed": 790, "nothing_to_do": 4210},
-                bytes_in=520 * GB,
-                bytes_out=0,
-                cost_usd=0.31,
-            ),
-        ),
+        last_runs=_LAST_RUNS,
         days=tuple(map(_day, range(days))),
         topics=tuple(_topic(number, owner) for number in range(topics)),
         topics_in_all=412,
         owners=(_owner(owner, 9), _owner("team=search, stage=production", 4), _owner("", 1)),
         owners_in_all=3,
-        staying=(
-            Staying(
-                size_bytes=545 * GB,
-                gone_at_ms=NOW_MS + 20 * HOUR_MS,
-                sentence="545 000 000 000 bytes of replaced segments stay until the first"
-                " `tierfold vacuum` after 2026-11-30T01:00:00.000Z (the grace period is 1 d)",
-            ),
-            Staying(
-                size_bytes=80 * GB,
-                gone_at_ms=None,
-                sentence="80 000 000 000 bytes of replaced segments stay until"
-                " `compact --publish` has let brokers list them for deletion",
-            ),
-        ),
+        staying=_STAYING,
         oldest_horizon=Horizon(partition="orders-17", due_at_ms=NOW_MS - 30 * HOUR_MS),
         slowest=tuple(
             Slow(partition=f"orders-{number}", task_ms=(900 - 130 * number) * 1000)

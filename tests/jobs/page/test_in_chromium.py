@@ -13,8 +13,6 @@ from tests.jobs.page.pages import HOSTILE, a_page
 from tierfold.jobs.page.figures import figures
 from tierfold.jobs.page.page_file import html_of
 
-pytestmark = pytest.mark.skipif(chromium.is_missing(), reason="`make chromium` unpacks it")
-
 SHOWN: Final = (
     "5 things",
     "orders-17, orders-18, payments.eu-3",
