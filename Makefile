@@ -32,8 +32,8 @@ EVICT := $(BIN)/python -m tests.faults.evictions.evicted_run
 PUBLISH_KILLS := $(BIN)/python -m tests.faults.publishing_kills
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-kafka dist emulators monitoring chromium airflow test check lint pages bench soak \
-	clean jdk
+.PHONY: help demo demo-kafka dist emulators monitoring chromium airflow test check \
+	lint pages bench soak clean jdk
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -169,7 +169,7 @@ $(TESTING): $(PACKAGING)
 	@scripts/require-python $(PYTHON)
 	@echo "installing tierfold and the test tools into $(VENV)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --disable-pip-version-check --editable '.[test,delta]'
+	@$(BIN)/python -m pip install --disable-pip-version-check --editable '.[test,delta,report]'
 	@touch $(RUNTIME) $@
 
 # An environment of its own: Airflow brings 120 packages, and pyspark-client writes over pyspark.

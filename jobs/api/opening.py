@@ -26,7 +26,6 @@ from tierfold.jobs.context.run_context import RunContext, run_context
 from tierfold.jobs.context.run_progress import RunProgress
 from tierfold.jobs.context.scope import Listed, Scope
 from tierfold.jobs.engines.engine_choice import Engine, in_process, on_spark
-from tierfold.jobs.pipeline.approved_plans import carrying_out
 from tierfold.jobs.reports.request_report import Spent, spent_in
 from tierfold.jobs.reports.result import Result
 from tierfold.jobs.settings.cluster_table import cluster_of
@@ -35,6 +34,7 @@ from tierfold.jobs.settings.owner_labels import OwnerLabels
 from tierfold.jobs.settings.publishing import publishing_of
 from tierfold.jobs.settings.remarks import Remarks, remarks_on_tier
 from tierfold.jobs.settings.resolution import Settings, resolve
+from tierfold.jobs.verbs.approved_plans import carrying_out
 from tierfold.storage.brokers.client_settings import ClientSettings
 from tierfold.storage.clock import elapsed_s, now_ms
 from tierfold.storage.tiers.locations import location_of
@@ -130,9 +130,8 @@ def opened(
     needs_settings = _is_planned(settings, publishing, writing)
     scope = _scope_of(given)
     layout = layout_of(given).over(settings.layout).options()
-    context = run_context(
-        str(tier), given.get("catalog"), given.get("now_ms"), settings.store, layout
-    )
+    catalog, decided_ms = given.get("catalog"), given.get("now_ms")
+    context = run_context(str(tier), catalog, decided_ms, settings.store, layout)
     context = replace(
         context,
         progress=RunProgress(given.get("progress") or unheard),

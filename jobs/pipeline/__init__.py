@@ -4,7 +4,6 @@
     asked_brokers      adds what brokers have of the partitions
     discovery          lists a partition and reads its unknown segments
     survey             gathers the facts about every partition, and plans it
-    approved_plans     the partitions of an approved plan, refused where anything has changed
     originals          finds the segments that brokers wrote, live or replaced
     partition_run      one partition during a run: its plan, its claim, its chunks
     claim_report       the report of a partition that was not claimed

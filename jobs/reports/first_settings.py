@@ -1,7 +1,7 @@
 """The settings file that `tierfold init` writes: comments, and lines to uncomment.
 
-Prose is behind `# `, a line to uncomment behind a bare `#`. Each table stands in the file by
-itself, so any one line may be uncommented. No policy is active before a person says so.
+Prose is behind `# `, a line to uncomment behind a bare `#`. Each table is complete by itself, so
+any one line may be uncommented. No policy is active before a person says so.
 """
 
 from __future__ import annotations

@@ -155,13 +155,7 @@ def config_of_toml(toml: str, *, where: str) -> Given:
             where=where,
             remedy='Write one "NAME" = VALUE per line.',
         ) from None
-    tier = document.pop("tier", "")
-    if not isinstance(tier, str):
-        raise BadSettings(
-            f"tier is {_TYPES.get(type(tier), 'a date or a time')}",
-            where=where,
-            remedy='Write the folder or URI: tier = "s3://bucket/prefix".',
-        )
+    tier = _tier(document.pop("tier", ""), where)
     for name in document:
         if name not in _TABLES:
             raise _outside(name, document[name], where)
@@ -300,6 +294,16 @@ def _broker_value(name: str, value: object, where: str) -> SettingValue:
         f"{name} is a topic's setting",
         where=where,
         remedy=f'{instead} {name} under [topics."*"].',
+    )
+
+
+def _tier(value: object, where: str) -> str:
+    if isinstance(value, str):
+        return value
+    raise BadSettings(
+        f"tier is {_TYPES.get(type(value), 'a date or a time')}",
+        where=where,
+        remedy='Write the folder or URI: tier = "s3://bucket/prefix".',
     )
 
 

@@ -3,6 +3,7 @@
     plan             `plan`
     estimating          reads a sample of partitions, and estimates what would go
     compact          `compact`
+    approved_plans   its partitions of an approved plan, refused where anything has changed
     status           `status`
     doctor           `doctor`
     verify           `verify`

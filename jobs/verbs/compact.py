@@ -20,7 +20,6 @@ from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.context.stage_seconds import TimedStage
 from tierfold.jobs.context.stopping import Stopped, deferred
 from tierfold.jobs.engines.engine_choice import Engine, input_bytes, on_spark
-from tierfold.jobs.pipeline.approved_plans import surveyed
 from tierfold.jobs.pipeline.left_unpublished import unless_published, why_left
 from tierfold.jobs.pipeline.partition_report import (
     NOT_BEGUN,
@@ -33,6 +32,7 @@ from tierfold.jobs.pipeline.run_loop import Waves
 from tierfold.jobs.pipeline.run_records import keep_record
 from tierfold.jobs.pipeline.survey import is_at_rest
 from tierfold.jobs.settings.resolution import Settings
+from tierfold.jobs.verbs.approved_plans import surveyed
 from tierfold.jobs.verbs.waiting import freed_scope, waiting
 from tierfold.storage.clock import now_ms
 

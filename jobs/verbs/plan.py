@@ -14,7 +14,6 @@ from tierfold.compaction.planning.regions import Regions, last_stable_of, region
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.engines.engine_choice import check_local_max, input_bytes
-from tierfold.jobs.pipeline.approved_plans import approved_plans, surveyed
 from tierfold.jobs.pipeline.left_unpublished import unless_taken_out
 from tierfold.jobs.pipeline.partition_report import (
     PLANNED,
@@ -26,6 +25,7 @@ from tierfold.jobs.pipeline.partition_report import (
 )
 from tierfold.jobs.pipeline.survey import known_by_name, survey_of
 from tierfold.jobs.settings.resolution import Settings
+from tierfold.jobs.verbs.approved_plans import approved_plans, surveyed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,8 +19,9 @@ TESTING = packaging_docs.requirements(SETUP, "options.extras_require", "test")
 NOTEBOOK = packaging_docs.requirements(SETUP, "options.extras_require", "notebook")
 DELTA = packaging_docs.requirements(SETUP, "options.extras_require", "delta")
 AIRFLOW = packaging_docs.requirements(SETUP, "options.extras_require", "airflow")
+REPORT = packaging_docs.requirements(SETUP, "options.extras_require", "report")
 OTEL = packaging_docs.requirements(SETUP, "options.extras_require", "otel")
-INSTALLED = RUNTIME + AIRFLOW + DELTA + OTEL
+INSTALLED = RUNTIME + AIRFLOW + DELTA + OTEL + REPORT
 # Run as commands, and imported by no file.
 TOOLS = {"ruff", "mypy", "import-linter", "setuptools", "wheel", "ipykernel", "jupyterlab"}
 
@@ -43,7 +44,7 @@ def test_each_verb_and_its_options_have_help_an_example_and_a_place_in_the_refer
 
 def test_each_dependency_has_its_row() -> None:
     assert packaging_docs.missing_rows(RUNTIME, DEPENDENCIES) == []
-    extras = TESTING + NOTEBOOK + AIRFLOW + DELTA + OTEL
+    extras = TESTING + NOTEBOOK + AIRFLOW + DELTA + OTEL + REPORT
     assert [name for name in extras if f"`{name}`" not in DEPENDENCIES] == []
 
 

@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from tests.jobs.page import chromium
-from tests.jobs.page.pages import HOSTILE, a_page
+from tests.jobs.page.example_pages import HOSTILE, a_page
 from tierfold.jobs.page.figures import figures
 from tierfold.jobs.page.page_file import html_of
 

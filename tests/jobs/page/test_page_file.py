@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from tests.jobs.page.pages import HOSTILE, a_page
+from tests.jobs.page.example_pages import HOSTILE, a_page
 from tierfold.jobs.page.figures import figures
 from tierfold.jobs.page.page_file import html_of, svgs_of
 from tierfold.jobs.page.page_model import Page

@@ -243,7 +243,7 @@ def test_a_forced_plan_keeps_its_first_dirty_offset(tier: Path, file: Path) -> N
     assert outcomes(carried_out(tier, file)) == {"orders": "compacted"}
 
 
-def test_tombstones_go_by_the_time_of_the_plan(tmp_path: Path, file: Path) -> None:
+def test_the_time_of_the_plan_decides_which_tombstones_go(tmp_path: Path, file: Path) -> None:
     tier = made_tier(tmp_path / "tier")
     put_segment(tier, ORDERS, [data(0, (b"a", None), (b"b", b"1"))], start_offset=0)
     assert tierfold("compact", tier, *SHORT, CLOCK, str(THEN_MS)).code == 0
