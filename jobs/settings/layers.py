@@ -155,13 +155,7 @@ def config_of_toml(toml: str, *, where: str) -> Given:
             where=where,
             remedy='Write one "NAME" = VALUE per line.',
         ) from None
-    tier = document.pop("tier", "")
-    if not isinstance(tier, str):
-        raise BadSettings(
-            f"tier is {_TYPES.get(type(tier), 'a date or a time')}",
-            where=where,
-            remedy='Write the folder or URI: tier = "s3://bucket/prefix".',
-        )
+    tier = _tier(document.pop("tier", ""), where)
     for name in document:
         if name not in _TABLES:
             raise _outside(name, document[name], where)
@@ -203,6 +197,16 @@ def _outside(name: str, value: object, where: str) -> BadSettings:
         remedy="Put a broker's settings under [broker], a topic's under [topics.\"NAME\"], the"
         " options of an object store under [store], of a layout under [layout], of a client of"
         " Kafka under [cluster].",
+    )
+
+
+def _tier(value: object, where: str) -> str:
+    if isinstance(value, str):
+        return value
+    raise BadSettings(
+        f"tier is {_TYPES.get(type(value), 'a date or a time')}",
+        where=where,
+        remedy='Write the folder or URI: tier = "s3://bucket/prefix".',
     )
 
 
