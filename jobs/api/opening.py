@@ -144,13 +144,14 @@ def opened(
         cluster=None if cluster is None else RunCluster(cluster, needs_settings),
         publishing=publishing,
     )
+    context = carrying_out(context, scope.approval)
     # With a cluster, the advice is on what the look at it shows.
     remarks = remarks_on_tier(settings, context, scope if has_advice and not cluster else None)
     if cluster is not None:
         remarks = replace(remarks, notes=(*remarks.notes, *cluster.notes))
     remarks.log()
     return Opened(
-        context=carrying_out(context, scope.approval),
+        context=context,
         settings=settings,
         scope=scope,
         remarks=remarks,

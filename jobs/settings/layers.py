@@ -200,16 +200,6 @@ def _outside(name: str, value: object, where: str) -> BadSettings:
     )
 
 
-def _tier(value: object, where: str) -> str:
-    if isinstance(value, str):
-        return value
-    raise BadSettings(
-        f"tier is {_TYPES.get(type(value), 'a date or a time')}",
-        where=where,
-        remedy='Write the folder or URI: tier = "s3://bucket/prefix".',
-    )
-
-
 def without_quotes(text: str) -> str:
     """Return a parser's message without what it quotes of a file, which may be secret."""
     return _QUOTED.sub("…", text)
