@@ -57,8 +57,8 @@ def swap_batch(
     for deletion, by start offset; `descends`: whether a restore brings the group back.
     """
     orders: list[Sequence[Sequence[BrokerSegment]]] = [[new]] if descends else []
-    for clusters in (*orders, [[segment] for segment in new], list(_clusters(new, old))):
-        events = _events(look, clusters, old)
+    for ordered in (*orders, [[segment] for segment in new], list(clusters(new, old))):
+        events = _events(look, ordered, old)
         # What brokers read already is left out where not all fits, so that each batch brings some
         # of the rest, and where to finish it once more would hide another segment.
         for chosen in (events, tuple(one for one in events if not _is_repeated(look, one))):
@@ -179,7 +179,7 @@ def _events(
     return tuple(events)
 
 
-def _clusters(
+def clusters(
     new: Sequence[BrokerSegment], old: Sequence[BrokerSegment]
 ) -> Iterator[list[BrokerSegment]]:
     """Replacements that must be finished together, by start offset."""

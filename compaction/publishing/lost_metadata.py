@@ -17,7 +17,7 @@ Rule: PUBLISHING 6.6; SWAP.md 8 (`trial_lost_metadata.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeAlias
@@ -31,8 +31,9 @@ from tierfold.compaction.brokers.events import (
 )
 from tierfold.compaction.brokers.partition_fold import PartitionFold
 from tierfold.compaction.model.leader_epochs import epochs_in
+from tierfold.compaction.model.segment_ids import is_restored_id
 from tierfold.compaction.model.segments import Segment
-from tierfold.compaction.publishing.batches import fitting
+from tierfold.compaction.publishing.batches import clusters, fitting
 from tierfold.compaction.publishing.look import Look
 from tierfold.compaction.publishing.ranges import (
     OffsetRange,
@@ -234,14 +235,14 @@ def _in_order(
 ) -> tuple[SegmentAdded, ...] | Refused:
     """The live segments in the order in which they are finished, so that no event hides an offset.
 
-    By their ends: one that reaches as far as any before it takes the place of all behind its start,
-    so what holds another is found afterwards. Where brokers have uploaded offsets again since, they
-    may have to descend.
+    As in a swap, where that hides nothing. Otherwise by their ends: one that reaches as far as any
+    before it takes the place of all behind its start, so what holds another is found afterwards.
+    Where brokers have uploaded offsets again since, they may have to descend.
     """
     ends = [*(one for one in to_start if one.segment_id in look.live_ids), *to_finish]
     ends.sort(key=lambda one: (one.end_offset, -one.start_offset, one.segment_id))
     hidden: tuple[OffsetRange, ...] = ()
-    for ordered in (tuple(ends), tuple(reversed(ends))):
+    for ordered in (tuple(_as_in_a_swap(look, ends)), tuple(ends), tuple(reversed(ends))):
         hidden = _hidden(look, to_start, ordered)
         if not hidden:
             return ordered
@@ -250,6 +251,37 @@ def _in_order(
         why=f"brokers have uploaded offsets {hidden[0]} again since, and look-ups would lose some"
         " of them",
     )
+
+
+def _as_in_a_swap(look: Look, ends: Sequence[SegmentAdded]) -> Iterator[SegmentAdded]:
+    """The order of the swap that retired these sources: brokers may not have taken it.
+
+    From memory they then read the sources until they are listed, also those that are cut.
+    """
+    gone = [one for segment_id, one in look.rebuilds.items() if segment_id in look.retired_ids]
+    if _may_be_restored(look, ends):
+        yield from sorted(ends, key=range_of, reverse=True)
+        return
+    new_ids = {one.segment_id for one in ends}
+    for run in overlapping((range_of(one), one) for one in (*ends, *gone)):
+        members = [BrokerSegment(one, SegmentState.COPY_STARTED, None, 0) for _, one in run]
+        new = [one for one in members if one.added.segment_id in new_ids]
+        old = [one for one in members if one.added.segment_id not in new_ids]
+        for cluster in clusters(new, old):
+            yield from (one.added for one in reversed(cluster))
+
+
+def _may_be_restored(look: Look, ends: Iterable[SegmentAdded]) -> bool:
+    """Whether the latest swap, the only one that can be open, is that of a restore."""
+    gone = [one for one in look.row.retired if one.segment.segment_id in look.rebuilds]
+    last_ms = max((one.retired_at_ms for one in gone), default=-1)
+    latest = [
+        range_of(look.rebuilds[one.segment.segment_id])
+        for one in gone
+        if one.retired_at_ms == last_ms
+    ]
+    restored = [range_of(one) for one in ends if is_restored_id(one.segment_id)]
+    return any(bounds.overlaps(its) for bounds in restored for its in latest)
 
 
 def _hidden(

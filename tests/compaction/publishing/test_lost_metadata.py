@@ -15,14 +15,14 @@ from hypothesis import given as drawn
 from hypothesis import strategies as st
 
 from tests.compaction.broker_events import FINISHED, GONE, LISTED, view
-from tests.compaction.builders import LINEAGE, a_chain, a_segment, epochs
-from tests.compaction.looks import a_look, a_row, given, replacement, started, whole
+from tests.compaction.builders import LINEAGE, a_chain, a_segment, epochs, retired
+from tests.compaction.looks import a_look, a_row, given, own, replacement, started, whole
 from tests.compaction.lost_looks import AGAIN, ROW, TWIN, R, U, V, W, lost, named, step
 from tierfold.compaction.brokers.broker_view import Naming, ReadOnly, ReadOnlyCause
 from tierfold.compaction.brokers.event_bytes import encode
 from tierfold.compaction.brokers.events import Event, SegmentAdded
 from tierfold.compaction.brokers.partition_fold import PartitionFold
-from tierfold.compaction.model.segments import PartitionState, Segment
+from tierfold.compaction.model.segments import PartitionState, RetiredSegment, Segment
 from tierfold.compaction.publishing.batches import batch_bytes
 from tierfold.compaction.publishing.event_check import (
     Checked,
@@ -243,6 +243,45 @@ def test_no_event_hides_an_offset_that_a_later_one_shows_again() -> None:
     ascending = checked(look, tuple(reversed(found.events)))
     assert isinstance(ascending, ForbiddenEvent)
     assert ascending.rule is EventRule.FOUND
+
+
+def finished(row: PartitionState) -> list[str]:
+    """The ids that a rebuild finishes, in its order."""
+    return [one.segment_id for one in sent(row) if not isinstance(one, SegmentAdded)]
+
+
+def test_a_source_that_is_cut_still_serves_what_is_not_finished_yet() -> None:
+    """Brokers may read it from memory: the swap was committed, and perhaps not sent."""
+    first, second, third = (
+        replacement(f"{start}", start, start + 9) for start in (0, 10, 20)
+    )
+    after = a_segment(30, 39)
+    row = a_row([first, second, third, after], [a_segment(0, 19, segment_id=AGAIN)])
+    ids = [one.segment_id for one in (second, first, third, after)]
+    assert finished(row) == ids
+
+
+def test_what_a_restore_brings_back_is_finished_from_the_end() -> None:
+    """Tombstones are back before the values that they hide; where it may be open, as the last."""
+    back = [
+        replacement("", start, start + 9, segment_id=own(f"{start}", is_restored=True))
+        for start in (0, 10)
+    ]
+    old, older = (
+        [replacement(f"{name}{start}", start, start + 9) for start in (0, 10)]
+        for name in ("old", "older")
+    )
+    ids = [one.segment_id for one in back]
+    gone = (*retired_at(older, 5), *retired_at(old, 6))
+    assert finished(replace(a_row(back), retired=gone)) == ids[::-1]
+    rest = replacement("rest", 20, 29)
+    beyond = retired_at([a_segment(20, 29)], 7)
+    row = replace(a_row([*back, rest]), retired=(*gone, *beyond))
+    assert finished(row) == [*ids, rest.segment_id]
+
+
+def retired_at(segments: Iterable[Segment], at_ms: int) -> tuple[RetiredSegment, ...]:
+    return tuple(retired(one, retired_at_ms=at_ms) for one in segments)
 
 
 def test_what_holds_another_is_finished_after_it() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from tests.faults.publishing_search.search_actors import Actors, Happening, Next
+from tests.faults.publishing_search.search_actors import Actors
 from tests.faults.publishing_search.search_decisions import Decisions
 from tests.faults.publishing_search.search_ending import Ending
 from tests.faults.publishing_search.search_readers import (
@@ -17,9 +17,12 @@ from tests.faults.publishing_search.search_readers import (
 )
 from tests.faults.publishing_search.search_segments import BY_ID, Stored
 from tests.faults.publishing_search.search_state import (
+    Happening,
     Mistake,
+    Next,
     Scenario,
     State,
+    Step,
     Window,
     first_state,
 )
@@ -64,11 +67,11 @@ class Search:
         self._actors = Actors(scenario, self._decisions, planted)
         self._surroundings = Surroundings(scenario, planted)
         self._ending = Ending(self._actors, self._log)
-        self._missed: dict[tuple[View, frozenset[Stored], int], str | None] = {}
+        self._missed: dict[tuple[View, frozenset[Stored], int, int], str | None] = {}
 
     def result(self, limit: int = LIMIT) -> Searched:
         """Visit states until one is wrong, all were seen or as many as allowed."""
-        first = first_state(self._scenario)
+        first = self._first()
         came_from: dict[State, tuple[Happening, State] | None] = {first: None}
         queue = deque([first])
         while queue:
@@ -90,6 +93,19 @@ class Search:
         """How many looks came to each kind of step, and to each purpose of a send."""
         return self._decisions.seen()
 
+    def _first(self) -> State:
+        """The state from which all is tried: some runs have ended, and brokers have read all."""
+        state = first_state(self._scenario)
+        for index in range(self._scenario.ended):
+            while state.runs[index].step is not Step.END:
+                _, state = next(self._following_by(state, index))
+        second = None if state.second is None else state.view
+        return state._replace(applied=state.view, pending=(), second=second, second_pending=())
+
+    def _following_by(self, state: State, index: int) -> Iterator[Next]:
+        yield from self._actors.steps(state, index)
+        yield from self._surroundings.steps(state)
+
     def _following(self, state: State) -> Iterator[Next]:
         for index in range(len(state.runs)):
             yield from self._actors.steps(state, index)
@@ -109,6 +125,8 @@ class Search:
 
     def _reading(self, state: State) -> str | None:
         """What consumers miss, of what a broker has read of the topic by now."""
+        if state.topic.has_gap:
+            return None  # A broker lacks what it had not read.
         for view in (state.applied, state.second):
             wrong = None if view is None else self._reading_from(view, state)
             if wrong is not None:
@@ -120,7 +138,7 @@ class Search:
         window = self._scenario.window
         if missed is None or OUT_OF_RANGE not in missed:
             return missed
-        if window is Window.NEXT_RUN:
+        if window is Window.NEXT_RUN or state.topic.is_forgotten:
             return None
         if window is Window.NONE or not state.has_raced:
             return missed
@@ -146,7 +164,7 @@ class Search:
         return what_a_reader_missed(self._log, dict(state.reader.values))
 
     def _missed_by(self, view: View, state: State) -> str | None:
-        key = (view, state.store, state.log_start)
+        key = (view, state.store, state.log_start, state.topic.tiered_end)
         if key not in self._missed:
             self._missed[key] = what_consumers_miss(self._log, *key)
         return self._missed[key]

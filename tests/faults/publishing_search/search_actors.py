@@ -11,10 +11,18 @@ from typing import NamedTuple
 
 from tests.faults.publishing_search.search_decisions import Decision, Decisions, Place
 from tests.faults.publishing_search.search_planner import Planner
+from tests.faults.publishing_search.search_rebuild import (
+    ground_of,
+    is_due,
+    is_served,
+    noted,
+    with_all_read,
+)
 from tests.faults.publishing_search.search_segments import OLD, Row, Stored, in_order, row_of
 from tests.faults.publishing_search.search_state import (
     Message,
     Mistake,
+    Next,
     Rewrite,
     Run,
     Scenario,
@@ -24,11 +32,8 @@ from tests.faults.publishing_search.search_state import (
 )
 from tests.faults.publishing_search.search_views import Sent, View, given_to, sent
 from tierfold.compaction.brokers.events import SegmentAdded, SegmentState
-from tierfold.compaction.publishing.steps import Copy, Delete, Done, Merge, Retire
-
-Happening = tuple[str, tuple[object, ...]]
-"""What happened, and to what; put into words only where it is shown."""
-Next = tuple[Happening, State]
+from tierfold.compaction.publishing.lost_metadata import NameAgain, NothingLost
+from tierfold.compaction.publishing.steps import Copy, Delete, Done, Merge, Purpose, Retire
 
 
 class Actors(NamedTuple):
@@ -43,8 +48,13 @@ class Actors(NamedTuple):
         run = state.runs[index]
         is_fenced = state.row.epoch != run.epoch
         match run.step:
+            case Step.START if not _may_begin(state, run):
+                return
             case Step.START:
-                row = state.row.claimed()
+                row = state.row
+                if run.name == "M":
+                    row = ground_of(row, state.store, state.log_start).row
+                row = row.claimed()
                 claimed = state._replace(row=row)
                 yield (
                     (f"{run.name} claims", ()),
@@ -52,6 +62,10 @@ class Actors(NamedTuple):
                 )
             case Step.LOOK | Step.COMMIT if is_fenced:
                 yield (f"{run.name} is fenced", ()), _ended(state, index)
+            case Step.LOOK | Step.DECIDE if run.name != "M" and is_due(state):
+                yield (f"{run.name} refuses", ()), _ended(state, index)
+            case Step.COMMIT if run.name == "M":
+                yield ("M notes the topic", ()), _ended(with_all_read(noted(state)), index)
             case Step.LOOK if self.scenario.slow_looks:
                 yield (
                     (f"{run.name} reads the row", ()),
@@ -73,6 +87,8 @@ class Actors(NamedTuple):
 
     def _looked(self, state: State, index: int, row: Row) -> Next:
         run = state.runs[index]
+        if run.name == "M":
+            return self._rebuilt(state, index, row)
         if (wrong := self._taken_over_wrongly(state, index)) is not None:
             return wrong
         place = (row, state.view, state.store, state.log_start)
@@ -96,6 +112,21 @@ class Actors(NamedTuple):
         return (f"{run.name} writes ({decision.why})", made), state._replace(
             store=state.store.union(made)
         ).with_run(index, step=Step.COMMIT, plan=plan, plans_left=run.plans_left - 1)
+
+    def _rebuilt(self, state: State, index: int, row: Row) -> Next:
+        place = (row, state.view, state.store, state.log_start)
+        serves = is_served(self.scenario.log, state)
+        decision = self.decisions.rebuild(
+            place, is_served=serves, is_copying=state.topic.is_copying
+        )
+        has_all = isinstance(decision.step, NothingLost)
+        if Mistake.NOTES_EARLY in self.mistakes and isinstance(decision.step, NameAgain):
+            has_all = decision.step.purpose is Purpose.SERVE_AGAIN
+        if has_all:
+            return ("M has read back all", ()), state.with_run(index, step=Step.COMMIT, seen=None)
+        if decision.events:
+            return self._sends(state, index, decision.events)
+        return (f"M ends ({decision.why})", ()), _ended(state, index)
 
     def planned(self, run: Run, decision: Decision, place: Place) -> tuple[Rewrite, ...]:
         """What a run writes after a step that asks for it, or that lets it plan a round."""
@@ -217,6 +248,11 @@ def _revived(state: State) -> Next | None:
     # A vacuum that looked before goes on meanwhile.
     store = state.store.difference(back)
     return ("B makes live again", in_order(back)), state._replace(row=row, store=store)
+
+
+def _may_begin(state: State, run: Run) -> bool:
+    """A rebuild begins once one is due; others after it wait until brokers read the topic."""
+    return is_due(state) if run.name == "M" else state.topic.is_lost or not state.topic.is_unread
 
 
 def _ended(state: State, index: int) -> State:

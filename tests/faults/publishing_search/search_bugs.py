@@ -9,8 +9,15 @@ from typing import Any
 import pytest
 
 from tierfold.compaction.brokers.broker_view import BrokerSegment
-from tierfold.compaction.brokers.events import SegmentState, SegmentUpdated
-from tierfold.compaction.publishing import batches, deletions, groups, holes, next_step
+from tierfold.compaction.brokers.events import SegmentAdded, SegmentState, SegmentUpdated
+from tierfold.compaction.publishing import (
+    batches,
+    deletions,
+    groups,
+    holes,
+    lost_metadata,
+    next_step,
+)
 from tierfold.compaction.publishing.look import Look
 from tierfold.compaction.publishing.steps import Delete, Deletion, Step
 
@@ -187,6 +194,31 @@ def forgotten_starts_stay(patch: pytest.MonkeyPatch) -> None:
 def deleted_ones_count_as_live(patch: pytest.MonkeyPatch) -> None:
     """A live segment that brokers deleted goes unnoticed."""
     patch.setattr(next_step, "_lost", lambda *_: None)
+
+
+def rebuilds_forget_memory(patch: pytest.MonkeyPatch) -> None:
+    """A rebuild finishes segments by their ends, whatever brokers may still read from memory."""
+    patch.setattr(lost_metadata, "_as_in_a_swap", lambda _, ends: ends)
+
+
+def rebuilt_restores_ascend(patch: pytest.MonkeyPatch) -> None:
+    """A rebuild finishes what a restore brings back as it does any other."""
+    patch.setattr(lost_metadata, "_may_be_restored", lambda *_: False)
+
+
+def rebuilds_finish_retired_ones(patch: pytest.MonkeyPatch) -> None:
+    """A rebuild also finishes what the row has retired."""
+
+    def unfinished(look: Look) -> tuple[SegmentAdded, ...]:
+        found = look.view.in_state(SegmentState.COPY_STARTED)
+        return tuple(one.added for one in found if one.added.segment_id in look.rebuilds)
+
+    patch.setattr(lost_metadata, "_unfinished", unfinished)
+
+
+def rebuilds_go_below_the_log_start(patch: pytest.MonkeyPatch) -> None:
+    """A rebuild names live segments again that lie below the log start."""
+    patch.setattr(lost_metadata, "_lost_already", lambda *_: None)
 
 
 def the_log_start_hides_sources(patch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from tests.compaction.hash_keys import FINGERPRINT
 from tests.compaction.looks import LIMITS, NOW_MS
-from tests.faults.publishing_search.search_segments import BY_ID, Row, Stored
+from tests.faults.publishing_search.search_rebuild import ground_of
+from tests.faults.publishing_search.search_segments import BY_ID, Row, Stored, segment_of
 from tests.faults.publishing_search.search_state import Scenario
 from tests.faults.publishing_search.search_views import Sent, View, sent
 from tierfold.compaction.brokers.broker_view import Naming
@@ -18,17 +19,20 @@ from tierfold.compaction.model.segments import LeaderEpoch
 from tierfold.compaction.publishing import deletions, next_step
 from tierfold.compaction.publishing.event_check import ForbiddenEvent, checked
 from tierfold.compaction.publishing.look import Look
+from tierfold.compaction.publishing.lost_metadata import (
+    NameAgain,
+    RebuildStep,
+    rebuild_step,
+    with_rebuilds,
+)
 from tierfold.compaction.publishing.steps import (
     Copy,
     Delete,
     Deletion,
-    Done,
     Merge,
-    Refused,
     Retire,
     Send,
     Step,
-    Wait,
 )
 
 HIGH_WATERMARK = 1000
@@ -37,15 +41,15 @@ HIGH_WATERMARK = 1000
 class Decision(NamedTuple):
     """A step of the product, with the search's own objects."""
 
-    step: Step | Deletion
+    step: Step | Deletion | RebuildStep
     events: tuple[Sent, ...] = ()
     segments: tuple[Stored, ...] = ()
 
     @property
     def why(self) -> str:
         """The kind of step, and its reason."""
-        kind = type(self.step).__name__.lower()
-        return kind if isinstance(self.step, Done) else f"{kind}: {self.step.why}"
+        kind, why = type(self.step).__name__.lower(), getattr(self.step, "why", "")
+        return f"{kind}: {why}" if why else kind
 
 
 Place = tuple[Row, View, frozenset[Stored], int]
@@ -61,6 +65,7 @@ class Decisions:
         self._limits = replace(LIMITS, batch_bytes_max=scenario.batch_bytes_max)
         self._steps: dict[Place, Decision] = {}
         self._deletions: dict[Place, Decision] = {}
+        self._rebuilds: dict[tuple[Place, bool, bool], Decision] = {}
         self.forbidden: str | None = None
         """The first send that the product would decide and then not let out; None: none."""
 
@@ -78,19 +83,42 @@ class Decisions:
             known = self._deletions[place] = self._decided(place, deletions.next_deletion)
         return known
 
+    def rebuild(self, place: Place, *, is_served: bool, is_copying: bool) -> Decision:
+        """What `rebuild_step` says, by what the row and the listing say of the log."""
+        key = (place, is_served, is_copying)
+        if key not in self._rebuilds:
+            row, view, store, log_start = place
+            ground = ground_of(row, store, log_start)
+            covered = [segment_of(one, one.start) for one in ground.covered]
+
+            def decide(look: Look) -> RebuildStep:
+                return rebuild_step(look, is_served=is_served, is_copying=is_copying)
+
+            look = with_rebuilds(self._look((ground.row, view, store, log_start)), covered)
+            self._rebuilds[key] = self._of(look, decide)
+        return self._rebuilds[key]
+
     def seen(self) -> Counter[str]:
         """How many looks came to each kind of step, and to each purpose of a send."""
-        decisions = (*self._steps.values(), *self._deletions.values())
+        decisions = [
+            one
+            for known in (self._steps, self._deletions, self._rebuilds)
+            for one in known.values()
+        ]
         return Counter(
-            one.step.purpose.value if isinstance(one.step, Send) else type(one.step).__name__
+            one.step.purpose.value
+            if isinstance(one.step, Send | NameAgain)
+            else type(one.step).__name__
             for one in decisions
         )
 
     def _decided(self, place: Place, decide: Callable[[Look], Step | Deletion]) -> Decision:
-        look = self._look(place)
+        return self._of(self._look(place), decide)
+
+    def _of(self, look: Look, decide: Callable[[Look], Step | Deletion | RebuildStep]) -> Decision:
         step = decide(look)
         match step:
-            case Send():
+            case Send() | NameAgain():
                 check = checked(look, step.events)
                 if self.forbidden is None and isinstance(check, ForbiddenEvent):
                     self.forbidden = f"its own check forbids {step.purpose}: {check.why}"
@@ -99,7 +127,7 @@ class Decisions:
                 return Decision(step, segments=tuple(BY_ID[one] for one in step.segment_ids))
             case Copy():
                 return Decision(step, segments=(BY_ID[step.segment_id],))
-            case Wait() | Refused() | Done():
+            case _:
                 return Decision(step)
 
     def _lineage_from(self, log_start: int) -> tuple[LeaderEpoch, ...]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 from tests.faults.publishing_search.search_scenarios import THREE_EVENTS
 from tests.faults.publishing_search.search_state import (
     LIMITS,
     Bounds,
+    Loss,
     Scenario,
     Tombstones,
     Window,
@@ -35,7 +37,7 @@ def drawn_scenario(seed: int) -> Scenario:
     has_reader = rng.random() < 0.2 and not (strays or log_starts)
     window = Window.NEXT_RUN if strays else Window.NEXT_LOOK if uploads or begun else Window.NONE
     runs = rng.choice(("A", "A", "AB", "AV"))
-    return Scenario(
+    drawn = Scenario(
         runs=runs,
         one_group=rng.choice(("", "A", "AB")),
         cuts=cuts,
@@ -60,6 +62,19 @@ def drawn_scenario(seed: int) -> Scenario:
         cuts_lineage=rng.random() < 0.3,
         window=window,
     )
+    return _with_a_loss(rng, drawn)
+
+
+def _with_a_loss(rng: Random, drawn: Scenario) -> Scenario:
+    """The scenario, perhaps with a metadata topic that is lost."""
+    loss = rng.choice((Loss.NONE, *Loss))
+    if loss is Loss.NONE or drawn.window is not Window.NONE:
+        return drawn
+    drawn = replace(drawn, runs=drawn.runs + rng.choice(("M", "MM")), loss=loss)
+    if rng.random() < 0.6:
+        return drawn
+    # A person saves what a moved log start has passed, once brokers have forgotten it.
+    return replace(drawn, stops_copying=True, log_starts=(), has_reader=False)
 
 
 def _segments(rng: Random, tiered: int) -> tuple[Bounds, ...]:

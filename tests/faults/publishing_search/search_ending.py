@@ -12,8 +12,9 @@ from typing import Final, NamedTuple
 from tests.faults.publishing_search.search_actors import Actors, left
 from tests.faults.publishing_search.search_decisions import Decision
 from tests.faults.publishing_search.search_readers import TheLog, what_consumers_miss
+from tests.faults.publishing_search.search_rebuild import ground_of, lacks_names
 from tests.faults.publishing_search.search_segments import OLD, Row, Stored, row_of, upload_of
-from tests.faults.publishing_search.search_state import Mistake, Run, State, Window
+from tests.faults.publishing_search.search_state import Mistake, Run, State, Topic, Window
 from tests.faults.publishing_search.search_views import (
     Sent,
     View,
@@ -23,6 +24,7 @@ from tests.faults.publishing_search.search_views import (
     started_of,
 )
 from tierfold.compaction.brokers.events import SegmentState
+from tierfold.compaction.publishing.lost_metadata import LostAlready, NameAgain, NothingLost
 from tierfold.compaction.publishing.steps import (
     Copy,
     Delete,
@@ -49,6 +51,8 @@ class Settled(NamedTuple):
     log_start: int
     has_aged: bool = False
     """Whether the grace period passed meanwhile."""
+    topic: Topic = Topic()
+    """As it was when the others stopped, and then as after a rebuild."""
 
 
 class Ending:
@@ -62,8 +66,8 @@ class Ending:
 
     def problem(self, state: State) -> str | None:
         """Why no next run can finish; None: it can."""
-        row = row_of(0, state.row.live, state.row.retired)
-        settled = Settled(row, state.view, state.store, state.log_start)
+        row = row_of(0, state.row.live, state.row.retired, state.row.unknown)
+        settled = Settled(row, state.view, state.store, state.log_start, topic=state.topic)
         late = frozenset(message.events for message in state.on_the_way)
         key = (settled, late)
         if key not in self._problems:
@@ -71,6 +75,10 @@ class Ending:
         return self._problems[key]
 
     def _problem(self, settled: Settled, late: list[tuple[Sent, ...]]) -> str | None:
+        rebuilt = self._rebuilt(settled)
+        if rebuilt is None or isinstance(rebuilt, str):
+            return rebuilt
+        settled = rebuilt
         finished = self._finished(settled, _NEXT, vacuums=False)
         if isinstance(finished, str):
             return f"the next run cannot finish: {finished}"
@@ -91,6 +99,33 @@ class Ending:
             if wrong is not None:
                 return wrong
         return None
+
+    def _rebuilt(self, settled: Settled) -> Settled | str | None:
+        """The end of a rebuild if one is due, or what is wrong with it.
+
+        None: a person must act, as the log start has passed what brokers never had.
+        """
+        row, view, store, log_start = settled[:4]
+        if not settled.topic.is_lost and not lacks_names(row, view, store, log_start):
+            return settled._replace(topic=Topic())
+        row = ground_of(row, store, log_start).row
+        is_copying = settled.topic.is_copying
+        for _ in range(_STEPS_MAX):
+            decision = self._actors.decisions.rebuild(
+                (row, view, store, log_start), is_served=is_copying, is_copying=is_copying
+            )
+            match decision.step:
+                case LostAlready():
+                    return None
+                case NothingLost():
+                    row = row.rebuilt() if settled.topic.is_lost else row
+                    return settled._replace(row=row, view=view, topic=Topic())
+                case NameAgain():
+                    for event in decision.events:
+                        view = after(view, event, 0)
+                case _:
+                    return f"a rebuild cannot finish: {decision.why}"
+        return "a rebuild goes on for ever"
 
     def _with_late(self, settled: Settled, late: tuple[tuple[Sent, ...], ...]) -> str | None:
         for events in late:

@@ -28,16 +28,18 @@ class TheLog:
 
 
 def what_consumers_miss(
-    log: TheLog, view: View, store: frozenset[Stored], log_start: int
+    log: TheLog, view: View, store: frozenset[Stored], log_start: int, tiered_end: int = -1
 ) -> str | None:
     """The first thing that a consumer sees wrongly; None: nothing.
+
+    `tiered_end`: up to it brokers may have dropped their own records, whatever the view says.
 
     Superseded records may be read, as Kafka's cleaner promises nothing of them. The last value of a
     key must be right, and a key whose last record is a tombstone must have none, from every start.
     """
     fetched: dict[int, tuple[Sequence[Record], int]] = {}
     end = log.records[-1].offset
-    local = min(log.local_start, _tiered_end(log, view) + 1)
+    local = min(log.local_start, max(tiered_end_of(log, view), tiered_end) + 1)
     for offset in range(log_start, end + 1):
         answer = _read_at(log, view, store, offset, local)
         if isinstance(answer, str):
@@ -54,7 +56,15 @@ def read_on(
     log: TheLog, view: View, store: frozenset[Stored], offset: int
 ) -> tuple[Sequence[Record], int] | str:
     """What a fetch from this offset gives, and the last offset that it covers; or what is wrong."""
-    return _read_at(log, view, store, offset, min(log.local_start, _tiered_end(log, view) + 1))
+    return _read_at(log, view, store, offset, min(log.local_start, tiered_end_of(log, view) + 1))
+
+
+def is_read(
+    log: TheLog, view: View, store: frozenset[Stored], offset: int, tiered_end: int
+) -> bool:
+    """Whether a fetch from this offset gives anything; `tiered_end`: of `what_consumers_miss`."""
+    local = min(log.local_start, max(tiered_end_of(log, view), tiered_end) + 1)
+    return not isinstance(_read_at(log, view, store, offset, local), str)
 
 
 def what_a_reader_missed(log: TheLog, values: dict[str, int | None]) -> str | None:
@@ -66,7 +76,7 @@ def what_a_reader_missed(log: TheLog, values: dict[str, int | None]) -> str | No
     return None
 
 
-def _tiered_end(log: TheLog, view: View) -> int:
+def tiered_end_of(log: TheLog, view: View) -> int:
     """The highest offset that was ever in the tier: up to it brokers may have dropped their own."""
     highest = view.broker.highest_offsets
     return max((highest.get(one.epoch, -1) for one in log.lineage), default=-1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.faults.publishing_search.search_state import Scenario, Tombstones, Window
+from tests.faults.publishing_search.search_state import Loss, Scenario, Tombstones, Window
 
 _TWO_EPOCHS: Final = ((0, 0), (2, 2))
 _WIDE: Final = ((0, 1), (2, 3))
@@ -75,6 +75,52 @@ SCENARIOS: Final = {
     "a restore beside an overlap": Scenario(
         runs="AZ", margin=0, segments=_WIDE, offsets=5, uploads=((3, 4),), plans=3,
         window=Window.NEXT_LOOK,
+    ),
+    # The metadata topic is lost, once, and a rebuild names all again.
+    "lost metadata": Scenario(runs="AM", one_group="A", loss=Loss.TRUNCATED),
+    "lost metadata and two rebuilds": Scenario(
+        runs="AMM", one_group="A", segments=_WIDE, margin=0, repeats=1, loss=Loss.TRUNCATED
+    ),
+    "lost metadata between groups": Scenario(runs="AM", margin=0, loss=Loss.TRUNCATED),
+    "lost metadata and a source that is cut": Scenario(
+        runs="AM", margin=0, segments=((0, 3),), cuts=(2,), loss=Loss.TRUNCATED
+    ),
+    "lost metadata and two brokers": Scenario(
+        runs="AM", one_group="A", margin=0, segments=_WIDE, has_second_broker=True,
+        loss=Loss.TRUNCATED,
+    ),
+    "lost metadata and a vacuum": Scenario(
+        runs="AVM", ended=1, one_group="A", margin=0, segments=_WIDE, passes_time=True,
+        loss=Loss.TRUNCATED,
+    ),
+    "lost metadata and a restore": Scenario(
+        runs="AZM", ended=1, margin=0, offsets=2, segments=((0, 0), (1, 1)), loss=Loss.TRUNCATED
+    ),
+    "lost metadata and an upload": Scenario(
+        runs="AM", one_group="A", offsets=5, uploads=((4, 4),), loss=Loss.TRUNCATED
+    ),
+    "lost metadata and an overlap": Scenario(
+        runs="AM", one_group="A", offsets=5, uploads=((2, 4),), plans=2, loss=Loss.TRUNCATED,
+        window=Window.NEXT_LOOK,
+    ),
+    "lost metadata and a log start": Scenario(
+        runs="AM", one_group="A", segments=_WIDE, margin=0, log_starts=(1, 2), loss=Loss.TRUNCATED
+    ),
+    "lost metadata in two epochs": Scenario(
+        runs="AM", one_group="A", margin=0, lineage=_TWO_EPOCHS, loss=Loss.TRUNCATED
+    ),
+    "lost metadata and batches of few events": Scenario(
+        runs="AM", one_group="A", batch_bytes_max=THREE_EVENTS, loss=Loss.TRUNCATED
+    ),
+    "lost metadata and a restart without copying": Scenario(
+        runs="AMB", one_group="AB", segments=_WIDE, margin=0, loss=Loss.TRUNCATED,
+        stops_copying=True,
+    ),
+    "a metadata topic that is created again": Scenario(
+        runs="AMB", one_group="A", loss=Loss.CREATED_AGAIN
+    ),
+    "a topic that is created again, without copying": Scenario(
+        runs="AMB", one_group="A", loss=Loss.CREATED_AGAIN, stops_copying=True
     ),
     # The third send.
     "vacuum": Scenario(runs="AV", one_group="A", passes_time=True),

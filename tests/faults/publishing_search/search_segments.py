@@ -16,6 +16,7 @@ from tests.compaction.looks import LIMITS, NOW_MS, own, replacement
 from tierfold.compaction.model.leader_epochs import epochs_in
 from tierfold.compaction.model.segment_ids import is_restored_id
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionState, Segment
+from tierfold.compaction.model.serving import Consent, ConsentKind
 
 HALF_GRACE_MS: Final = LIMITS.grace_ms // 2
 OLD: Final = 2
@@ -50,6 +51,11 @@ class Stored:
         """Whether its id says that a restore made it."""
         return is_restored_id(self.segment_id)
 
+    @property
+    def is_diverged(self) -> bool:
+        """Whether a leader uploaded it that was deposed."""
+        return self.name[0] == "D"
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Row:
@@ -59,6 +65,8 @@ class Row:
     live: tuple[Stored, ...]
     retired: tuple[tuple[Stored, int], ...]
     """Each with its age."""
+    unknown: frozenset[Stored]
+    """What was retired before a rebuild: the topic does not say all of it."""
     state: PartitionState
 
     @property
@@ -68,21 +76,30 @@ class Row:
 
     def changed(self, live: Iterable[Stored], gone: Iterable[Stored]) -> Row:
         """The next commit of the run that holds the partition."""
-        return row_of(self.epoch, in_order(live), (*self.retired, *((one, 0) for one in gone)))
+        ages = (*self.retired, *((one, 0) for one in gone))
+        return row_of(self.epoch, in_order(live), ages, self.unknown)
 
     def claimed(self) -> Row:
         """The row under the next epoch."""
-        return row_of(self.epoch + 1, self.live, self.retired)
+        return row_of(self.epoch + 1, self.live, self.retired, self.unknown)
 
     def older(self) -> Row:
         """The row half a grace period later."""
         ages = tuple((segment, min(age + 1, OLD)) for segment, age in self.retired)
-        return row_of(self.epoch, self.live, ages)
+        return row_of(self.epoch, self.live, ages, self.unknown)
+
+    def rebuilt(self) -> Row:
+        """The row once a lost metadata topic names all again."""
+        return row_of(self.epoch, self.live, self.retired, self.gone)
+
+    def with_live(self, live: tuple[Stored, ...]) -> Row:
+        """The row with these live segments instead."""
+        return row_of(self.epoch, live, self.retired, self.unknown)
 
     def without(self, left: frozenset[Stored]) -> Row:
         """The row without these retired segments."""
         kept = tuple(entry for entry in self.retired if entry[0] not in left)
-        return row_of(self.epoch, self.live, kept)
+        return row_of(self.epoch, self.live, kept, self.unknown - left)
 
 
 _NAMES: Final[Counter[str]] = Counter()
@@ -128,19 +145,31 @@ def in_order(segments: Iterable[Stored]) -> tuple[Stored, ...]:
 
 @cache
 def row_of(
-    epoch: int, live: tuple[Stored, ...], retired_ages: tuple[tuple[Stored, int], ...]
+    epoch: int,
+    live: tuple[Stored, ...],
+    retired_ages: tuple[tuple[Stored, int], ...],
+    unknown: frozenset[Stored] = frozenset(),
 ) -> Row:
     """The one row with this content; of live ones that overlap the first gives the offsets."""
     chain, reached = [], -1
     for segment in live:
         chain.append(segment_of(segment, max(segment.start, reached + 1)))
         reached = max(reached, segment.end)
+    count = len(retired_ages)  # What was retired later is later in the order, too.
+    at_ms = {
+        one: NOW_MS - age * HALF_GRACE_MS - (count - place)
+        for place, (one, age) in enumerate(retired_ages)
+    }
     gone = tuple(
-        retired(segment_of(segment, segment.start), retired_at_ms=NOW_MS - age * HALF_GRACE_MS)
-        for segment, age in retired_ages
+        retired(segment_of(segment, segment.start), retired_at_ms=at_ms[segment])
+        for segment, _ in retired_ages
     )
-    state = a_state(chain, retired=gone)
-    return Row(epoch, live, retired_ages, replace(state, epoch=epoch, owner_run="run"))
+    consents = tuple(
+        Consent(kind=ConsentKind.REBUILT, given_at_ms=at_ms[one], run="run") for one in unknown
+    )
+    state = a_state(chain, retired=gone, consents=consents)
+    state = replace(state, epoch=epoch, owner_run="run")
+    return Row(epoch, live, retired_ages, unknown, state)
 
 
 @cache

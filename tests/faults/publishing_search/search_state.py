@@ -29,6 +29,8 @@ from tests.faults.publishing_search.search_views import (
 from tierfold.compaction.brokers.events import SegmentState
 
 Bounds = tuple[int, int]
+Happening = tuple[str, tuple[object, ...]]
+"""What happened, and to what; put into words only where it is shown."""
 
 RECORDS: Final = (
     Record(0, "a", 1),
@@ -62,12 +64,25 @@ class Tombstones(Enum):
     """Never: `delete.retention.ms` is long."""
 
 
+class Loss(Enum):
+    """How the metadata topic is lost, once."""
+
+    NONE = auto()
+    TRUNCATED = auto()
+    """Brokers read what is written to it from then on."""
+    CREATED_AGAIN = auto()
+    """They read none of it before they restart."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
     """Who acts, on which log, and what may happen meanwhile."""
 
     runs: str
-    """A run that compacts for each letter; V is a vacuum, Z a restore of what brokers uploaded."""
+    """A run that compacts for each letter; V is a vacuum, Z a restore of what brokers uploaded, M a
+    rebuild."""
+    ended: int = 0
+    """How many of them have ended before anything else happens."""
     one_group: str = ""
     """The runs that put all that they take into one group."""
     cuts: tuple[int, ...] = ()
@@ -114,6 +129,9 @@ class Scenario:
     passes_time: bool = False
     slow_looks: bool = False
     """Others may act between the reading of the row and that of the topic."""
+    loss: Loss = Loss.NONE
+    stops_copying: bool = False
+    """Whether a person stops copying then, so that a broker may restart before the rebuild."""
     cuts_lineage: bool = False
     """Brokers forget leader epochs below the log start."""
     local_start: int = 99
@@ -150,6 +168,10 @@ class Mistake(Enum):
     """A round drops a tombstone together with what it hides."""
     JOINS_RECORDS = auto()
     """A merge takes all records of its sources, not those of their effective ranges."""
+    RESTARTS_EARLY = auto()
+    """A broker restarts before all is named again, and nobody has stopped the copying."""
+    NOTES_EARLY = auto()
+    """A rebuild notes the topic in the row once all is started."""
 
 
 class Step(Enum):
@@ -204,6 +226,27 @@ class Reading(NamedTuple):
     """The last value of each key that it read, in the order of the keys."""
 
 
+class Topic(NamedTuple):
+    """What became of the metadata topic."""
+
+    may_be_lost: bool = False
+    was_lost: bool = False
+    is_lost: bool = False
+    """Whether the row does not note the topic as it is."""
+    is_unread: bool = False
+    """Whether brokers do not read what is written to it, until they restart."""
+    has_gap: bool = False
+    """Whether brokers had not read all that was lost, and do not have what the topic says yet."""
+    is_copying: bool = True
+    tiered_end: int = -1
+    """What a broker that restarted while it was lost had known as tiered; -1: none did."""
+
+    @property
+    def is_forgotten(self) -> bool:
+        """Whether a broker has nothing in memory, and the topic does not name all yet."""
+        return self.is_lost and self.tiered_end >= 0 and not self.is_copying
+
+
 class State(NamedTuple):
     """Everything that a search remembers."""
 
@@ -228,6 +271,7 @@ class State(NamedTuple):
     reader: Reading = Reading(0, ())
     has_raced: bool = False
     """Whether a batch came beside an upload of which its look could know nothing."""
+    topic: Topic = Topic()
 
     def with_run(self, index: int, **changes: Any) -> State:
         """The state with one run changed."""
@@ -240,6 +284,8 @@ class State(NamedTuple):
         view, came = self.view, tuple((event, age) for event in events)
         for event, _ in came:
             view = after(view, event, age)
+        if self.topic.is_unread:
+            return self._replace(view=view)
         second_pending = self.second_pending if self.second is None else self.second_pending + came
         return self._replace(
             view=view, pending=self.pending + came, second_pending=second_pending
@@ -281,7 +327,11 @@ def first_state(scenario: Scenario) -> State:
         uploads=begun + uploads("W", scenario.uploads),
         strays=scenario.strays,
         second=view if scenario.has_second_broker else None,
+        topic=Topic(may_be_lost=scenario.loss is not Loss.NONE),
     )
+
+
+Next = tuple[Happening, State]
 
 
 def _diverged(bounds: Bounds, epoch: int) -> Stored:

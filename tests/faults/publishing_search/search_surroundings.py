@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tests.compaction.looks import LIMITS, NOW_MS
-from tests.faults.publishing_search.search_actors import Next
 from tests.faults.publishing_search.search_readers import read_on
+from tests.faults.publishing_search.search_rebuild import Losses, known_by_brokers, with_all_read
 from tests.faults.publishing_search.search_segments import OLD, Stored
 from tests.faults.publishing_search.search_state import (
     Message,
     Mistake,
+    Next,
     Reading,
     Scenario,
     State,
@@ -45,17 +46,19 @@ class Surroundings:
             applied = after(state.applied, event, age)
             yield (
                 ("the broker applies", (event,)),
-                state._replace(applied=applied, pending=tuple(rest)),
+                with_all_read(state._replace(applied=applied, pending=tuple(rest))),
             )
         if state.second is not None and state.second_pending:
             (event, age), *rest = state.second_pending
             second = after(state.second, event, age)
             yield (
                 ("the second broker applies", (event,)),
-                state._replace(second=second, second_pending=tuple(rest)),
+                with_all_read(state._replace(second=second, second_pending=tuple(rest))),
             )
-        yield from self._of_the_broker(state)
-        yield from _uploads(state)
+        if state.topic.is_copying:
+            yield from self._of_the_broker(state)
+            yield from _uploads(state)
+        yield from Losses(self.scenario, self.mistakes).steps(state)
         for start in self.scenario.log_starts:
             if start > state.log_start:
                 yield (f"DeleteRecords to {start}", ()), state._replace(log_start=start)
@@ -80,18 +83,18 @@ class Surroundings:
     def _of_the_broker(self, state: State) -> Iterator[Next]:
         """What it deletes, by what it has read of the topic."""
         for segment in state.applied.in_state(_LISTED):
-            if segment.end < state.log_start and state.view.state_of(segment) is _LISTED:
+            if segment.end < state.log_start and known_by_brokers(state, segment) is _LISTED:
                 yield _deleted(state, segment)
         for its_state in (_STARTED, _FINISHED):
             for segment in state.applied.in_state(its_state):
-                known = state.view.state_of(segment)
+                known = known_by_brokers(state, segment)
                 if segment.end < state.log_start and known in {_STARTED, _FINISHED}:
                     yield (
                         ("the broker lists", (segment,)),
                         state.written([given_to(segment, _LISTED)]),
                     )
         at_the_head = deleted_next(state.applied, state.log_start, self.scenario.log.lineage)
-        if at_the_head is not None and state.view.state_of(at_the_head) is _LISTED:
+        if at_the_head is not None and known_by_brokers(state, at_the_head) is _LISTED:
             yield _deleted(state, at_the_head)
 
     def _time(self, state: State) -> Iterator[Next]:
@@ -154,13 +157,16 @@ def _strays(state: State) -> Iterator[Next]:
 
 
 def _uploads(state: State) -> Iterator[Next]:
-    tiered_end = max(state.view.broker.highest_offsets.values())
+    views = (state.view, state.applied)
+    ends = (end for view in views for end in view.broker.highest_offsets.values())
+    tiered_end = max(ends, default=state.topic.tiered_end)
     for upload in state.uploads:
-        known = state.view.state_of(upload)
+        known = known_by_brokers(state, upload)
         if known is _STARTED:
             # One that was given up may be finished all the same, and one within other uploads
             # hides offsets whatever tierfold does.
-            since_ms = state.view.broker.segments[upload.segment_id].since_ms
+            begun = [view.broker.segments.get(upload.segment_id) for view in views]
+            since_ms = next(one.since_ms for one in begun if one is not None)
             whole = state._replace(
                 store=state.store | {upload},
                 uploads=tuple(one for one in state.uploads if one is not upload),
@@ -169,11 +175,18 @@ def _uploads(state: State) -> Iterator[Next]:
                 or upload.end < tiered_end,
             )
             yield ("a leader finishes", (upload,)), whole.written([given_to(upload, _FINISHED)])
-        elif upload.segment_id not in state.view.named and upload.end > tiered_end:
+        elif _may_begin(state, upload, tiered_end):
             # A leader uploads from the end of the tier on.
             racing = tuple(one._replace(races=True) for one in state.on_the_way)
             begun = state._replace(on_the_way=racing)
             yield ("a leader begins", (upload,)), begun.written([started_of(upload)])
+
+
+def _may_begin(state: State, upload: Stored, tiered_end: int) -> bool:
+    """Whether a leader may begin it: no leader moves while the metadata topic is lost."""
+    if upload.segment_id in state.view.named | state.applied.named or upload.end <= tiered_end:
+        return False
+    return not state.topic.is_lost or upload.start > tiered_end
 
 
 def _deleted(state: State, segment: Stored) -> Next:

@@ -86,7 +86,9 @@ def after(view: View, message: Sent, age: int) -> View:
     """The view after one more event."""
     fold = PartitionFold.resumed(view.broker)
     taken = fold.apply(message.event, NOW_MS - age * HALF_GRACE_MS)
-    named = view.named | {message.event.segment_id}
+    its_id = message.event.segment_id
+    is_known = taken is not Taken.DROPPED or its_id in fold.segments
+    named = view.named | {its_id} if is_known else view.named
     return _view(fold, named, view.stops or taken is Taken.STOPS_BROKERS)
 
 

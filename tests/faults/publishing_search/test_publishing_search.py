@@ -45,13 +45,13 @@ def test_the_scenarios_together_see_every_kind_of_step() -> None:
         "a late start",
         "a clock that is ahead",
         "another history that is not given up",
+        "lost metadata",
     ):
         search = Search(SCENARIOS[name])
         search.result(600)
         seen += search.steps_seen()
     steps = {"Done", "Wait", "Merge", "Copy", "Retire", "Delete", "Refused"}
-    of_rebuild = {Purpose.NAME_AGAIN, Purpose.SERVE_AGAIN}  # `lost_metadata` decides these.
-    assert steps | {purpose.value for purpose in {*Purpose} - of_rebuild} <= seen.keys()
+    assert steps | {purpose.value for purpose in Purpose} <= seen.keys()
 
 
 def test_what_consumers_see() -> None:

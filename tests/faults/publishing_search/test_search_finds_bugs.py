@@ -141,6 +141,33 @@ PLANTED: Final = {
     "sources below the log start stay": Planted(
         "log start", "cannot finish", (search_bugs.the_log_start_hides_sources,)
     ),
+    "a rebuild forgets what brokers have in memory": Planted(
+        "lost metadata and a source that is cut",
+        "out of range",
+        (search_bugs.rebuilds_forget_memory,),
+    ),
+    "a rebuild of a restore ascends": Planted(
+        "lost metadata and a restore",
+        "key a is 1 instead of None",
+        (search_bugs.rebuilt_restores_ascend,),
+    ),
+    "a rebuild finishes what is retired": Planted(
+        "lost metadata and a vacuum",
+        "objects are missing",
+        (search_bugs.rebuilds_finish_retired_ones,),
+    ),
+    "a rebuild names what lies below the log start": Planted(
+        "lost metadata and a log start",
+        "its own check forbids name again",
+        (search_bugs.rebuilds_go_below_the_log_start,),
+        is_checked=True,
+    ),
+    "a rebuild notes the topic early": Planted(
+        "lost metadata", "cannot finish", (), Mistake.NOTES_EARLY
+    ),
+    "a broker restarts before a rebuild": Planted(
+        "lost metadata", "out of range", (), Mistake.RESTARTS_EARLY
+    ),
     "a live segment that brokers deleted goes unnoticed": Planted(
         "a live segment is listed",
         "live and not published",
