@@ -169,7 +169,7 @@ class Mistake(Enum):
     JOINS_RECORDS = auto()
     """A merge takes all records of its sources, not those of their effective ranges."""
     RESTARTS_EARLY = auto()
-    """A broker restarts before all is named again, and nobody has stopped the copying."""
+    """A broker restarts before all is named again, and no one has stopped the copying."""
     NOTES_EARLY = auto()
     """A rebuild notes the topic in the row once all is started."""
 
