@@ -24,6 +24,8 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], str, int]]] = {
     "doctor": (("TIER",), "nothing is wrong", 0),
     "verify": (("TIER", "--topic", "nothing*"), "No partitions", 0),
     "history": (("TIER", PARTITION), "no run has touched it", 0),
+    "runs": (("TIER",), "No run is recorded", 0),
+    "report": (("TIER", "-o", "PAGE"), "report.html", 0),
     "restore": (("TIER", PARTITION, "--to", "now"), "no run has touched tiered-0", 2),
     "rebuild": (("TIER",), "no brokers are named", 2),
     "forget": (("TIER", PARTITION), "there is nothing to forget", 0),
@@ -50,6 +52,7 @@ def found(
     folder = tmp_path_factory.mktemp("launched")
     places = {
         "TIER": str(sample_copy(folder / "tier")),
+        "PAGE": str(folder / "report.html"),
         "SEGMENT": str(next(SAMPLE.glob("kafka-tiered-storage/*/00000000000000000000-*.log"))),
     }
     command_lines = [

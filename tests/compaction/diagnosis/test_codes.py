@@ -19,6 +19,7 @@ NEVER_FOUND: Final = {
     RefusalReason.DELETED_KEYS,
     RefusalReason.PRECONDITION,
     RefusalReason.GRACE_TOO_SHORT,
+    RefusalReason.PLAN_OUTDATED,
 }
 """Reasons of a verb that writes, and the one that only joins others."""
 

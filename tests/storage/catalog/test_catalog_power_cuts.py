@@ -137,7 +137,7 @@ def test_a_cut_file_never_returns_an_older_state(stage: Stage, tmp_path: Path, c
             hit.write_bytes(corrupt)
         refused += is_refused(stage, uri, file, corrupt)
         shutil.rmtree(uri)
-    assert refused > 4
+    assert refused >= 4
 
 
 def is_refused(stage: Stage, uri: Path, file: Path, corrupt: bytes | None) -> bool:
