@@ -127,6 +127,7 @@ def test_compaction_is_late_past_its_lag() -> None:
     (problem,) = shown(late).problems
     assert (problem.urgency, problem.partitions) == (Urgency.LATE, 1)
     assert "the most overdue by 98.9 d" in problem.why
+    assert problem.remedy.startswith("Raise `--max-duration` or `--max-bytes`")
 
 
 def test_thousands_of_partitions_leave_the_top_and_the_totals() -> None:
