@@ -141,7 +141,10 @@ def summaries(rows: pa.Table) -> tuple[RunSummary, ...]:
     )
     names = {f"{name}_{how}": name for name in _OF_RUN for how in ("min", "max")}
     values = of_runs.rename_columns([names.get(name, name) for name in of_runs.column_names])
-    ordered = sorted(values.to_pylist(), key=lambda one: one["run"], reverse=True)
+    # By time first: names of one second are in no order.
+    ordered = sorted(
+        values.to_pylist(), key=lambda one: (one["started_at_ms"], one["run"]), reverse=True
+    )
     return tuple(_summary(one, by_partition) for one in ordered)
 
 

@@ -56,6 +56,14 @@ def test_no_rows_are_no_runs() -> None:
     assert summed() == ()
 
 
+def test_runs_of_one_second_are_in_the_order_of_their_time() -> None:
+    first, second = (
+        replace(A_ROW, run=f"20261129T065300-{name}", started_at_ms=at_ms)
+        for name, at_ms in (("b", 1000), ("a", 1400))
+    )
+    assert [one.run for one in summed(first, second)] == [second.run, first.run]
+
+
 def test_a_run_has_the_sums_of_its_partitions() -> None:
     failed = replace(A_ROW, partition=4, outcome="failed", reason="it is corrupt", bytes_out=0)
     idle = replace(A_ROW, partition=5, outcome="nothing_to_do", bytes_in=0, bytes_out=0)
