@@ -12,12 +12,13 @@ import pyarrow as pa
 import pytest
 
 import tierfold as api
-from tests.jobs.commands import ALWAYS, tierfold
+from tests.jobs.commands import ALWAYS, CLOCK, tierfold
 from tests.jobs.tiers import flip_last_byte, folder_of, key_of, updated_tier
 from tests.storage.catalog_contract import A_RUN
 from tierfold.jobs.verbs.runs import COLUMNS, RunPartition, RunSummary, summaries
 from tierfold.storage.catalog.runs_table import RunsTable
 from tierfold.storage.catalog.schema import RUNS, RUNS_RENAMED, RunRow
+from tierfold.storage.clock import now_ms
 from tierfold.storage.tiers.remote_tier import CATALOG_FOLDER
 
 A_ROW: Final = replace(
@@ -116,7 +117,9 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     flip_last_byte(next(iter(sorted(folder_of(tier, key_of("bills")).glob("*.log")))))
     assert tierfold("compact", tier, *ALWAYS, "--json").code == 3
-    tierfold("compact", tier, *ALWAYS, "--topic", "orders", "--json")
+    # Their names have seconds, and `--limit` goes by names.
+    later = (CLOCK, str(now_ms() + 2000))
+    assert tierfold("compact", tier, *ALWAYS, "--topic", "orders", "--json", *later).code == 0
     return tier
 
 
