@@ -117,7 +117,7 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     flip_last_byte(next(iter(sorted(folder_of(tier, key_of("bills")).glob("*.log")))))
     assert tierfold("compact", tier, *ALWAYS, "--json").code == 3
-    # Their names have seconds, and `--limit` goes by names.
+    # Their names have seconds, and `--limit` takes the last names.
     later = (CLOCK, str(now_ms() + 2000))
     assert tierfold("compact", tier, *ALWAYS, "--topic", "orders", "--json", *later).code == 0
     return tier
