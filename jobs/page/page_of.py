@@ -54,10 +54,12 @@ def page_of(
     Raises BadSettings for a document that no run of `compact` wrote.
     """
     compacted = [plan for plan in plans if is_compacted(plan)]
-    found = problems(compacted, runs.unfinished, about.made_at_ms)
+    superseded = [
+        (plan.key, part) for plan in compacted for part in planned_report(plan).superseded or ()
+    ]
+    found = problems(compacted, runs.unfinished, superseded, about.made_at_ms)
     topics = topics_of(compacted, about.owner_of)
     owners = owners_of(topics, runs, about.owner_of)
-    superseded = (planned_report(plan).superseded or () for plan in compacted)
     return Page(
         tier=about.tier,
         made_at_ms=about.made_at_ms,
@@ -72,7 +74,7 @@ def page_of(
         topics_in_all=len(topics),
         owners=owners[:TOP],
         owners_in_all=len(owners),
-        staying=staying_of(part for parts in superseded for part in parts),
+        staying=staying_of(part for _, part in superseded),
         oldest_horizon=oldest_horizon(compacted),
         slowest=runs.slowest,
         skipped=tuple(_skipped(documents or {})),

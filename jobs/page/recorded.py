@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import accumulate
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,7 @@ from tierfold.compaction.cleaning.counts import RECORD_OUTCOMES
 from tierfold.jobs.page.page_model import Day, LastRun, Slow
 from tierfold.jobs.pipeline.partition_report import FAILED, FENCED, LOST_RACE, UNKNOWN
 from tierfold.jobs.reports.result import OF_PARTITIONS
-from tierfold.jobs.verbs.runs import COLUMNS, RunSummary, summaries
+from tierfold.jobs.verbs.runs import COLUMNS, MOVED, RunSummary, summaries
 
 RUNS_READ: Final = 200
 """The page is of this many runs at most: a quarter of a year, at two runs a night."""
@@ -184,19 +184,10 @@ def _ascending(names: Sequence[str]) -> list[tuple[str, str]]:
 def _saved_by_topic(runs: Sequence[RunSummary], rows: pa.Table) -> dict[str, int]:
     shrinking = pa.array([run.run for run in runs if run.command != VACUUM], pa.string())
     kept = rows.filter(pc.is_in(rows["run"], shrinking))
-    gone: dict[str, int] = defaultdict(int)
-    for one in _moved_sums(kept):
-        gone[one["topic"]] += one["gone_sum"]
-    return gone
-
-
-def _moved_sums(rows: pa.Table) -> list[dict[str, Any]]:
-    from tierfold.jobs.verbs.runs import MOVED
-
-    moved = rows.filter(pc.is_in(rows["outcome"], pa.array(MOVED)))
+    moved = kept.filter(pc.is_in(kept["outcome"], pa.array(MOVED)))
     gone = pc.subtract(moved["bytes_in"], moved["bytes_out"])
     found = moved.append_column("gone", gone).group_by("topic").aggregate([("gone", "sum")])
-    return list(found.to_pylist())
+    return {one["topic"]: one["gone_sum"] for one in found.to_pylist()}
 
 
 def _usd_by_topic(runs: Sequence[RunSummary], rows: pa.Table) -> dict[str, float] | None:

@@ -18,7 +18,7 @@ from tierfold.compaction.publishing.steps import Done, Refused
 from tierfold.jobs.context.timestamps import timestamp_text
 from tierfold.jobs.page.page_model import Problem, Urgency
 from tierfold.jobs.page.recorded import Unfinished
-from tierfold.jobs.pipeline.partition_report import planned_report, superseded_sentence
+from tierfold.jobs.pipeline.partition_report import superseded_sentence
 from tierfold.jobs.reports.refusals_report import in_short
 from tierfold.jobs.reports.tables import in_words
 
@@ -35,18 +35,21 @@ _LATE: Final = (
 
 
 def problems(
-    plans: Sequence[PartitionPlan], unfinished: Sequence[Unfinished], now_ms: int
+    plans: Sequence[PartitionPlan],
+    unfinished: Sequence[Unfinished],
+    superseded: Sequence[tuple[PartitionKey, SupersededBytes]],
+    now_ms: int,
 ) -> tuple[Problem, ...]:
     """Return all problems, in the order of `Urgency`; within one, those of most partitions first.
 
-    `unfinished` counts only for partitions of `plans`.
+    `unfinished` counts only for partitions of `plans`. `superseded`: what stays of each partition.
     """
     order = [*Urgency]
     found = (
         *_failed(plans, unfinished),
         *_refused(plans),
         *_open(plans),
-        *_staying(plans, now_ms),
+        *_staying(plans, superseded, now_ms),
         *_late(plans),
     )
     return tuple(sorted(found, key=lambda one: (order.index(one.urgency), -one.partitions)))
@@ -121,8 +124,11 @@ def _why_unpublished(plan: PartitionPlan) -> str:
     return why_open(row, plan.step) if is_refused else f"not wholly published: {plan.step.why}"
 
 
-def _staying(plans: Sequence[PartitionPlan], now_ms: int) -> Iterator[Problem]:
-    parts = [(plan.key, part) for plan in plans for part in planned_report(plan).superseded or ()]
+def _staying(
+    plans: Sequence[PartitionPlan],
+    parts: Sequence[tuple[PartitionKey, SupersededBytes]],
+    now_ms: int,
+) -> Iterator[Problem]:
     behind = [
         (key, part)
         for key, part in parts

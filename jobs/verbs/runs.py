@@ -132,7 +132,7 @@ def summaries(rows: pa.Table) -> tuple[RunSummary, ...]:
     A partition in several chunks has the outcome of the last one. Each chunk replaces what the one
     before it wrote, so only the last one's `bytes_out` count.
     """
-    by_partition = _by_partition(rows)
+    by_run = _by_run(rows)
     of_runs = rows.group_by("run").aggregate(
         [
             *(("command", "min"), ("tierfold_version", "max"), ("cost_usd", "max")),
@@ -145,11 +145,11 @@ def summaries(rows: pa.Table) -> tuple[RunSummary, ...]:
     ordered = sorted(
         values.to_pylist(), key=lambda one: (one["started_at_ms"], one["run"]), reverse=True
     )
-    return tuple(_summary(one, by_partition) for one in ordered)
+    return tuple(_summary(one, by_run[one["run"]]) for one in ordered)
 
 
-def _by_partition(rows: pa.Table) -> pa.Table:
-    """One row per run and partition, by topic and number."""
+def _by_run(rows: pa.Table) -> dict[str, pa.Table]:
+    """By run, one row per partition, by topic and number."""
     is_moved = pc.is_in(rows["outcome"], pa.array(MOVED))
     nothing = pa.scalar(None, pa.int64())
     gone = pc.subtract(rows["bytes_in"], rows["bytes_out"])
@@ -164,11 +164,15 @@ def _by_partition(rows: pa.Table) -> pa.Table:
         ]
     )
     plain = [name.removesuffix("_last").removesuffix("_sum") for name in found.column_names]
-    return found.rename_columns(plain).sort_by([(name, "ascending") for name in _KEY])
+    found = found.rename_columns(plain).sort_by([(name, "ascending") for name in _KEY])
+    # The rows of a run follow each other.
+    runs = pc.run_end_encode(found["run"].combine_chunks())
+    ends = runs.run_ends.to_pylist()
+    spans = zip(runs.values.to_pylist(), [0, *ends], ends, strict=False)
+    return {run: found.slice(start, end - start) for run, start, end in spans}
 
 
-def _summary(of_run: Mapping[str, Any], by_partition: pa.Table) -> RunSummary:
-    found = by_partition.filter(pc.equal(by_partition["run"], of_run["run"]))
+def _summary(of_run: Mapping[str, Any], found: pa.Table) -> RunSummary:
     outcomes = pc.value_counts(found["outcome"]).to_pylist()
     is_failed = pc.is_in(found["outcome"], pa.array(_UNFINISHED))
     by_time = found.filter(pc.greater(found["task_ms"], 0)).sort_by([("task_ms", "descending")])
