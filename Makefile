@@ -159,9 +159,9 @@ build/spark_classes.jsa: $(TESTING) | jdk
 
 $(RUNTIME): $(PACKAGING)
 	@scripts/require-python $(PYTHON)
-	@echo "installing tierfold into $(VENV), 1 GB in minutes; pip says how far it is"
+	@echo "installing tierfold into $(VENV): 1 GB, in minutes"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --disable-pip-version-check --editable '.[delta]'
+	@scripts/install $(BIN)/python --editable '.[delta]'
 	@touch $@
 
 # It is the environment of the runtime, too.
@@ -169,7 +169,7 @@ $(TESTING): $(PACKAGING)
 	@scripts/require-python $(PYTHON)
 	@echo "installing tierfold and the test tools into $(VENV)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --disable-pip-version-check --editable '.[test,delta,report]'
+	@scripts/install $(BIN)/python --editable '.[test,delta,report]'
 	@touch $(RUNTIME) $@
 
 # An environment of its own: Airflow brings 120 packages, and pyspark-client writes over pyspark.
@@ -177,6 +177,5 @@ $(AIRFLOW)/.tierfold-airflow: $(PACKAGING)
 	@scripts/require-python $(PYTHON)
 	@echo "installing tierfold and Airflow into $(AIRFLOW)"
 	@test -x $(AIRFLOW)/bin/python || $(PYTHON) -m venv $(AIRFLOW)
-	@$(AIRFLOW)/bin/python -m pip install --disable-pip-version-check \
-		--editable '.[airflow]' 'pytest>=9.2,<10'
+	@scripts/install $(AIRFLOW)/bin/python --editable '.[airflow]' 'pytest>=9.2,<10'
 	@touch $@

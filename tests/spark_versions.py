@@ -121,9 +121,9 @@ def installed(environment: Environment, wheel: Path, tools: tuple[str, ...]) -> 
     known = [line.partition(";")[0] for line in requires("tierfold") or () if "extra ==" in line]
     wanted = [line for line in known if re.split(r"[\[<>=!~ ]", line)[0] in tools]
     extra = "[delta]" if environment.has_delta else ""
-    pip = [environment.python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    install = [str(ROOT / "scripts" / "install"), environment.python]
     pins = [f"pyspark=={environment.spark}", *environment.pins]
-    subprocess.run([*pip, f"{wheel}{extra}", *pins, *wanted], check=True)
+    subprocess.run([*install, f"{wheel}{extra}", *pins, *wanted], check=True)
 
 
 def ran(environment: Environment, *, is_quick: bool) -> str:
