@@ -38,7 +38,7 @@ def test_a_partition_that_only_its_ratio_holds_back_has_an_estimate() -> None:
     assert sources_of(held) == Sources(segments=THREE[:2], competes_from=22)
 
 
-def test_what_rests_otherwise_and_a_merge_have_none() -> None:
+def test_what_is_clean_and_a_merge_have_none() -> None:
     plan = cleaned_plan(33)
     assert getattr(plan.choice, "reason", None) is RestReason.NOTHING_DIRTY
     assert sources_of(plan) is None

@@ -112,11 +112,11 @@ def test_a_round_waits_for_the_minimum_duration_of_azure(azure: Azure) -> None:
         young = azure.ran(verb).entry
         assert young["outcome"] == "nothing_to_do"
         assert "Cool 30 d" in young["reason"]
-    told, old = azure.ran("plan", *NOW_TOO).entry, azure.ran("plan", days=31).entry
-    assert told["outcome"] == old["outcome"] == "planned"
-    assert told["early_deletion_usd"] > 0
+    young, old = azure.ran("plan", *NOW_TOO).entry, azure.ran("plan", days=31).entry
+    assert young["outcome"] == old["outcome"] == "planned"
+    assert young["early_deletion_usd"] > 0
     assert "early_deletion_usd" not in old
-    assert told["retrieval_usd"] == pytest.approx(old["retrieval_usd"])
+    assert young["retrieval_usd"] == pytest.approx(old["retrieval_usd"])
 
 
 def test_a_partition_costs_a_request_for_each_log_and_two_for_the_others(azure: Azure) -> None:
@@ -147,7 +147,7 @@ def test_live_blobs_in_an_archive_are_refused_before_they_are_read(azure: Azure)
     assert "its storage class is Archive" in refused.entry["reason"]
 
 
-def test_who_cannot_sign_is_told_once_what_happens(
+def test_who_cannot_sign_reads_once_what_happens(
     azure: Azure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     moved(azure, SUFFIXES, "Cool")
