@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.compaction.estimation.samples import RECORD_BYTES, a_window, sampled_log, superseded
@@ -32,6 +32,7 @@ def test_what_is_read_whole_is_counted(numbers: list[int], competes_from: int) -
     st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=60),
     st.integers(0, 60),
 )
+@example([(0, True), (0, True)], 0)
 def test_the_next_records_of_a_key_are_found(
     drawn: list[tuple[int, bool]], competes_from: int
 ) -> None:
