@@ -200,6 +200,9 @@ def test_a_partition_that_only_its_ratio_keeps_clean_has_an_estimate(tmp_path: P
         put_updates(tier, ORDERS, number)
     detached = ("--set", "tier.binding=detached")
     assert tierfold("compact", tier, *ALWAYS, *detached, "--engine", "local").code == 0
+    clean = tierfold("plan", tier, *ALWAYS, "--estimate", "--json")
+    assert clean.entry["outcome"] == "nothing_to_do"
+    assert clean.entry["estimate"] is None
     put_updates(tier, ORDERS, 3)
     ratio = ("--set", "min.cleanable.dirty.ratio=0.99")
     ran = tierfold("plan", tier, *COMPACT, *ratio, "--estimate", "--json")
