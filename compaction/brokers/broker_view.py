@@ -45,9 +45,10 @@ class ReadOnlyCause(StrEnum):
 
 
 _MEANINGS: Final = {
-    ReadOnlyCause.STOPS_BROKERS: "Brokers stop reading metadata there, and after a restart they "
-    "know nothing of what follows, so nothing is published for this partition. Find out what "
-    "wrote it, and do not restart a broker before that.",
+    ReadOnlyCause.STOPS_BROKERS: "Brokers stop reading metadata there: they upload nothing more, "
+    "and after a restart they know nothing of what follows. So tierfold publishes nothing for this "
+    "partition. Do not restart a broker. Find out what wrote the record, and stop it. Deleting "
+    "records there is no way out: it loses what came before, too.",
     ReadOnlyCause.UNKNOWN_RECORD: "This tierfold does not know what it means, so it publishes "
     "nothing for this partition. Update tierfold.",
     ReadOnlyCause.UNKNOWN_FIELDS: "A newer broker wrote them, and what tierfold publishes would "

@@ -272,8 +272,8 @@ def _broken(
     if time_limits and not rules.is_deleted:
         yield (
             PreconditionCode.RETENTION_MS,
-            f"retention.ms is {time_limits[0]}, and the policy that tierfold has for the topic has"
-            " no delete: brokers would delete the latest records of keys, whatever their"
+            f"retention.ms is {time_limits[0]}, and the topic's policy in tierfold has no delete:"
+            " brokers would delete the latest records of keys, whatever their"
             " cleanup.policy is",
         )
     lasting = [one.local_ms for one in found if not one.is_local_finite]
@@ -328,9 +328,10 @@ def _metadata_settings(setup: ClusterSetup) -> Iterator[RefusalPart]:
     changes = {name: _KEEPS_ALL[name] for name in wrong}
     yield RefusalPart(
         code=PreconditionCode.METADATA_SETTINGS,
-        detail=f"{shown} on {METADATA_TOPIC}, so it may lose what brokers said",
-        remedy=f"Find out who changed it. `{alter_topic(setup.server, METADATA_TOPIC, changes)}`"
-        " sets it back; what is lost by then is lost.",
+        detail=f"{shown} on {METADATA_TOPIC}, so it forgets what is in the tier, and brokers with"
+        " it",
+        remedy=f"Set it back: `{alter_topic(setup.server, METADATA_TOPIC, changes)}`. What is"
+        " forgotten by then stays lost. Find out who changed it.",
     )
 
 

@@ -125,24 +125,32 @@ def finding_of(
     )
 
 
-_WHATEVER_RESTARTS: Final = (
+_GOES_ON: Final = (
     PreconditionCode.STOPS_BROKERS,
     RefusalReason.METADATA_LOST.code,
     RefusalReason.ANOTHER_METADATA_TOPIC.code,
     PreconditionCode.METADATA_SETTINGS,
+    PreconditionCode.RETENTION_MS,
+    PreconditionCode.RETENTION_BYTES,
+    FindingCode.EMPTY_POLICY,
+    FindingCode.KAFKA_20732,
 )
-"""What takes more with it at the next restart of a broker: first of all, in this order."""
+"""What loses more as long as nothing is done: first of all, in this order. The first ones take more
+with them when a broker restarts, the others let brokers delete."""
 
 
 def worst_first(found: Iterable[Finding]) -> tuple[Finding, ...]:
-    """The findings by severity, then by code, the largest first, then by topic and partition."""
+    """The findings by severity: what loses more if nothing is done, then by code.
+
+    Of one code the largest is first, then by topic and partition.
+    """
     order = [*Severity]
     return tuple(
         sorted(
             found,
             key=lambda one: (
                 order.index(one.severity),
-                [one.code != code for code in _WHATEVER_RESTARTS],
+                [one.code != code for code in _GOES_ON],
                 one.code,
                 -(one.size_bytes or 0),
                 one.topic,

@@ -43,8 +43,8 @@ def missing_objects(one: Examined) -> Iterator[Finding]:
         yield Finding(
             code=_NOT_IN_TIER,
             severity=Severity.LOSES_DATA,
-            detail=f"brokers have {counted(len(missing), 'segment')} as whole whose objects are not"
-            f" all in this tier, so consumers cannot read them: {noted(missing)}",
+            detail=f"brokers have {counted(len(missing), 'segment')} as complete whose objects are"
+            f" not all in this tier, so consumers cannot read them: {noted(missing)}",
             remedy="Check that these brokers write to this place (their rsm.config). If they do,"
             " bring the objects back from a backup.",
             key=one.key,
@@ -115,8 +115,8 @@ def orphans(one: Examined) -> Iterator[Finding]:
         yield one.finding(
             FindingCode.ORPHANS,
             Severity.LEAKS,
-            f"the tier has {counted(len(old), 'segment')} that runs wrote and never committed, or"
-            f" that others cover: {_listed(old)}",
+            f"the tier has {counted(len(old), 'segment')} that runs of tierfold wrote and never"
+            f" committed, or whose offsets other segments have: {_listed(old)}",
             remedy="Run `tierfold vacuum TIER`, beside brokers with --publish: it deletes orphans.",
             size_bytes=_bytes(old),
         )
@@ -140,8 +140,8 @@ def vacuum_due(one: Examined) -> Iterator[Finding]:
         yield one.finding(
             FindingCode.VACUUM_DUE,
             Severity.LEAKS,
-            f"the tier has {counted(len(sizes), 'segment')} that runs replaced more than a week"
-            " ago",
+            f"the tier has {counted(len(sizes), 'segment')} that runs of tierfold replaced more"
+            " than a week ago",
             remedy="Run `tierfold vacuum TIER` every night, beside brokers with --publish: it"
             " deletes what was replaced, a grace period later. If no broker serves this tier, set"
             " tier.binding=detached.",

@@ -43,9 +43,10 @@ def gaps(one: Examined) -> Iterator[Finding]:
             severity=Severity.LOSES_DATA,
             detail="brokers have no segment of offsets"
             f" {first_named([str(gap) for gap in missing])}: consumers that reach them fail",
-            remedy="Find out what deleted their segments, and bring the objects back from a backup."
-            " If they are lost for good, `kafka-delete-records.sh` up to the end of the gap lets"
-            " consumers begin behind it.",
+            remedy="Find out what deleted the segments, and bring their objects back from a"
+            " backup. If they are lost for good, `kafka-delete-records.sh` with offset"
+            f" {missing[-1].last + 1} lets consumers begin behind them. It gives up all records"
+            " below, also those that are not lost.",
             key=one.key,
             topic=one.key.topic,
         )

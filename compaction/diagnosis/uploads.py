@@ -41,9 +41,9 @@ def stuck_uploads(one: Examined) -> Iterator[Finding]:
         Severity.LEAKS if size_bytes else Severity.NOTE,
         f"{counted(len(stuck), 'upload')} of brokers began and never ended, the oldest {age} ago:"
         f" {noted(stuck)}",
-        remedy="Brokers have uploaded the records again under another id, and read nothing of"
-        " these. They delete them, objects included, once the log start has passed them or the"
-        " topic is deleted; nothing does it earlier (KAFKA-17062).",
+        remedy="No record is missing: brokers have uploaded them again under another id. You can"
+        " only wait: brokers delete the unfinished upload, objects included, once the log start has"
+        " passed it or the topic is deleted (KAFKA-17062).",
         size_bytes=size_bytes,
     )
 
@@ -81,8 +81,8 @@ def unfinished_swaps(one: Examined) -> Iterator[Finding]:
             yield one.finding(
                 FindingCode.UNPUBLISHED,
                 Severity.HINDERS,
-                "a run has compacted it, brokers do not have all of the result, and nothing can be"
-                f" sent: {why}",
+                "a run of tierfold has compacted it, brokers do not have all of the result, and"
+                f" nothing can be sent: {why}",
                 remedy=f"`tierfold forget {PLACE} --dry-run`, with the same brokers, shows what it"
                 " would take over from them and what it would give up.",
             )
@@ -92,7 +92,8 @@ def unfinished_swaps(one: Examined) -> Iterator[Finding]:
             yield one.finding(
                 FindingCode.UNPUBLISHED,
                 Severity.HINDERS,
-                f"a run has compacted it, and brokers do not have all of the result: {step.why}",
+                "a run of tierfold has compacted it, and brokers do not have all of the result:"
+                f" {step.why}",
                 remedy=_COMPLETE,
             )
 

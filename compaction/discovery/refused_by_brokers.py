@@ -130,8 +130,8 @@ def _left_alone(facts: PartitionFacts, brokers: BrokerPartition) -> Refusal | No
         return None
     return Refusal(
         reason=RefusalReason.LEFT_ALONE,
-        detail=f"brokers have {_listed(served)} as whole, and a person said to leave them alone"
-        " when brokers never had them (--leave-alone)",
+        detail=f"brokers have {_listed(served)} as complete, and a person said to leave them"
+        " alone when brokers never had them (--leave-alone)",
         remedy="If their metadata topic came back, they are part of the log after all: "
         f"{_FORGET}",
     )
@@ -269,8 +269,8 @@ def _without_objects(
         return None
     return denied_lineage(facts, lineage) or Refusal(
         reason=RefusalReason.NOT_IN_TIER,
-        detail=f"brokers have {_noted(needed)} as whole, and their objects are not all in this"
-        " tier",
+        detail=f"brokers have {_noted(needed)} as complete, and not all of their objects are in"
+        " this tier",
         remedy="Check that these brokers write to this place (their rsm.config). If they do, bring"
         f" the objects back from a backup. {_given_up(row or facts.row, needed)}",
     )
@@ -282,8 +282,9 @@ def _given_up(row: PartitionState | None, lost: Sequence[BrokerSegment]) -> str:
         return "Live segments of the catalog have records of them: do not delete any."
     end = max(segment.added.end_offset for segment in lost)
     return (
-        f"If they are lost for good, give up all records up to offset {end}, also those that are"
-        " not lost: `kafka-delete-records.sh`."
+        f"If they are lost for good, `kafka-delete-records.sh` with offset {end + 1} lets"
+        " consumers begin behind them. It gives up all records below, also those that are not"
+        " lost."
     )
 
 

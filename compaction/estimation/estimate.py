@@ -147,12 +147,14 @@ def _counted(
     hits, all_ = sample.per_window(weights * returns.is_hit), sample.per_window(weights)
     likely, errors = np.zeros(len(stretches)), np.zeros(len(stretches))
     for number, stretch in enumerate(stretches):
-        taken = max(1e-9, all_[stretch.rows].sum())
+        taken = all_[stretch.rows].sum()
+        if not taken:
+            continue  # No record of it may be superseded.
         likely[number] = hits[stretch.rows].sum() / taken
-        of_windows = _error(hits[stretch.rows] / taken, all_[stretch.rows], stretch)
-        records = sample.per_window(weights > 0)[stretch.rows].sum()
-        is_part = sample.stored_bytes[stretch.rows].sum() < stretch.size_bytes * 0.999
-        errors[number] = max(of_windows, 3 / max(records, 1)) if is_part else 0.0
+        if sample.stored_bytes[stretch.rows].sum() < stretch.size_bytes * 0.999:
+            of_windows = _error(hits[stretch.rows] / taken, all_[stretch.rows], stretch)
+            records = sample.per_window(weights > 0)[stretch.rows].sum()
+            errors[number] = max(of_windows, 3 / records)
     return Shares(np.maximum(likely - errors, 0), likely, np.minimum(likely + errors, 1))
 
 
@@ -206,7 +208,7 @@ def _overdispersion(
     squares, pairs = 0.0, 0
     for stretch, mixture in zip(stretches, mixtures, strict=True):
         records = np.maximum(per_cell[stretch.rows].sum(1), 1e-9)
-        expected = np.clip(found.hit[stretch.rows] @ mixture, 0, 1)
+        expected = found.hit[stretch.rows] @ mixture
         left_over = 1 - per_cell[stretch.rows, -1] / records - expected
         variance = np.maximum(expected * (1 - expected), 1e-3) / records
         squares += float((np.diff(left_over) ** 2 / (variance[1:] + variance[:-1])).sum())

@@ -84,7 +84,7 @@ def _end(parts: Sequence[Part], best: _Fitted, sign: int, overdispersion: float)
         found = _pulled(parts, [mixture + _TINY for mixture in mixtures], sign * pull)
         drop = (best.likelihood - found.likelihood) / overdispersion
         if drop > LIKELIHOOD_DROP:
-            part = (LIKELIHOOD_DROP - dropped) / max(drop - dropped, _TINY)
+            part = (LIKELIHOOD_DROP - dropped) / (drop - dropped)
             return shares + part * (found.shares - shares)
         mixtures = found.mixtures
         dropped, shares = max(drop, dropped), found.shares

@@ -54,9 +54,9 @@ def indexed_window(
     stored, sizes = stored[::every], sizes[::every]
     known = np.unique(np.concatenate([one.key_hash[one.may_compete] for one in windows]))
     bits = known >> np.uint64(64 - index.bits)
-    at = np.minimum(np.searchsorted(bits, stored), max(0, len(bits) - 1))
     hashes = np.arange(1, len(stored) + 1, dtype=np.uint64)  # Below 2**56: no key has one of them.
     if len(bits):
+        at = np.minimum(np.searchsorted(bits, stored), len(bits) - 1)
         hashes = np.where(bits[at] == stored, known[at], hashes)
     return SampledWindow(
         start_offset=segment.start_offset,
@@ -73,4 +73,4 @@ def indexed_window(
 def _spread(segment: Segment, count: int) -> NDArray[np.int64]:
     """Offsets of so many records: an index does not say where they are."""
     length = segment.next_offset - segment.start_offset
-    return segment.start_offset + (np.arange(count) * length // max(1, count)).astype(np.int64)
+    return segment.start_offset + (np.arange(count) * length // count).astype(np.int64)

@@ -112,7 +112,7 @@ def returns_of(sample: Sample) -> Returns:
     first = following[places + 1]
     has_first = (first < count) & (padded[first] == hashes)
     second = following[first + 1]
-    has_second = has_first & (second < count) & (padded[np.minimum(second, count)] == hashes)
+    has_second = (second < count) & (padded[second] == hashes)
     next_record = np.full(len(offset), -1)
     next_record[order[has_first]] = order[first[has_first]]
     comes_again = np.zeros(len(offset), np.bool_)

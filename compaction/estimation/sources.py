@@ -40,7 +40,7 @@ class Sources:
             one.log_bytes if one.stored_log_bytes is None else one.stored_log_bytes
             for one in self.segments
         )
-        return stored / max(1, sum(one.log_bytes for one in self.segments))
+        return stored / sum(one.log_bytes for one in self.segments)
 
     @property
     def next_offset(self) -> int:

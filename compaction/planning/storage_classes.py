@@ -11,9 +11,10 @@ sizes alone, and the smaller part then pays the price that most of the group pay
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from tierfold.compaction.discovery.listing import ARCHIVES, ListedSegment, classify
+from tierfold.compaction.discovery.listing import ARCHIVES, LOG_PART, ListedSegment, classify
 from tierfold.compaction.discovery.view import Refusal, RefusalReason
 from tierfold.compaction.model.segments import PartitionState, Segment
 from tierfold.compaction.model.wording import counted
@@ -42,6 +43,38 @@ def _most(among: Sequence[ListedSegment], suffix: str) -> str:
     for one in among:
         sizes[dict(one.classes).get(suffix, "")] += one.part_bytes(suffix) or 0
     return min(sizes, key=lambda name: (-sizes[name], name))
+
+
+def to_ask(
+    sources: Sequence[ListedSegment],
+) -> Iterator[tuple[ListedSegment, frozenset[str]]]:
+    """Each segment with the suffixes of the objects whose class is asked for, a request each.
+
+    That is its `.log`; of the largest segment it is all, which stand for others of their kind.
+    """
+    largest = max(sources, key=lambda one: one.size_bytes, default=None)
+    for one in sources:
+        every = frozenset(suffix for suffix, _ in one.parts)
+        yield one, every if one is largest else every & {LOG_PART}
+
+
+def with_asked_classes(
+    sources: Iterable[ListedSegment], found: Mapping[tuple[str, str], str]
+) -> tuple[ListedSegment, ...]:
+    """The segments with the classes that were found, by segment id and suffix; empty: the usual.
+
+    What was not found stays as it was.
+    """
+    of_kind = {suffix: name for (_, suffix), name in found.items() if suffix != LOG_PART}
+
+    def classes(one: ListedSegment) -> Iterator[tuple[str, str]]:
+        for suffix, _ in one.parts:
+            listed = dict(one.classes).get(suffix, "")
+            name = found.get((one.segment_id, suffix), of_kind.get(suffix, listed))
+            if name:
+                yield suffix, name
+
+    return tuple(replace(one, classes=tuple(classes(one))) for one in sources)
 
 
 def refused_as_archived(

@@ -32,7 +32,7 @@ from tierfold.jobs.settings.cluster_table import cluster_of
 from tierfold.jobs.settings.given_layout import OPTIONS, GivenLayout
 from tierfold.jobs.settings.owner_labels import OwnerLabels
 from tierfold.jobs.settings.publishing import publishing_of
-from tierfold.jobs.settings.remarks import Remarks, remarks_on_tier
+from tierfold.jobs.settings.remarks import Remarks, on_unknown_classes, remarks_on_tier
 from tierfold.jobs.settings.resolution import Settings, resolve
 from tierfold.jobs.verbs.approved_plans import carrying_out
 from tierfold.storage.brokers.client_settings import ClientSettings
@@ -91,7 +91,7 @@ class Opened:
         """Return what the verb's result says beside its partitions; `more`: further warnings."""
         look = self.context.cluster_view
         beside = remarks_beside(self.settings, look, has_advice=self.has_advice)
-        more = (*more, *beside.warnings)
+        more = (*more, *beside.warnings, *on_unknown_classes(self.context))
         Remarks(warnings=more, notes=beside.notes).log()
         doubts = () if self.context.clocks is None else self.context.clocks.warnings
         return About(

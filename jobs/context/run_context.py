@@ -33,6 +33,7 @@ from tierfold.storage.catalog.sign_folder import SignFolder, sign_folder
 from tierfold.storage.clock import now_ms
 from tierfold.storage.hash_keys import new_hash_key
 from tierfold.storage.kafka.kafka_uuid import new_kafka_uuid
+from tierfold.storage.tiers.asked_classes import AskedClasses
 from tierfold.storage.tiers.layout_options import AS_FOUND, Layout, LayoutOptions
 from tierfold.storage.tiers.locations import Location, location_of, open_store
 from tierfold.storage.tiers.remote_tier import RemoteTier
@@ -72,6 +73,8 @@ class RunContext:
     """What the run's workers hash record keys with; each run draws its own."""
     requests_before: Requests
     """The requests that this process had made to the tier's store when the run began."""
+    classes: AskedClasses = field(compare=False)
+    """The storage classes of objects whose listing does not show them."""
     workers: RequestCounter = field(default_factory=RequestCounter, compare=False)
     """The requests of the run's other processes."""
     seconds: StageSeconds = field(default_factory=StageSeconds, compare=False)
@@ -220,6 +223,7 @@ def run_context(
         clock=lambda: min(time_ms + now_ms() - begun_ms, LONG_MAX),
         hash_key=new_hash_key(),
         requests_before=requests_before,
+        classes=AskedClasses(tier.store),
         tier_options=tier_options,
         layout_options=layout,
         catalog_options=options,

@@ -3,6 +3,7 @@
     known_partition    a partition in scope, before it is inspected
     asked_brokers      adds what brokers have of the partitions
     discovery          lists a partition and reads its unknown segments
+    replaced_classes   asks for the storage classes of what a round replaces
     survey             gathers the facts about every partition, and plans it
     originals          finds the segments that brokers wrote, live or replaced
     partition_run      one partition during a run: its plan, its claim, its chunks

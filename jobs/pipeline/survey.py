@@ -47,6 +47,7 @@ from tierfold.jobs.pipeline.asked_brokers import (
 )
 from tierfold.jobs.pipeline.discovery import newest_producers, viewed
 from tierfold.jobs.pipeline.known_partition import KnownPartition, left_alone, refusal_of
+from tierfold.jobs.pipeline.replaced_classes import with_replaced_classes
 from tierfold.jobs.settings.cluster_settings import rules_of, settings_beside
 from tierfold.jobs.settings.resolution import Settings
 from tierfold.storage.catalog.rows import RowsRead
@@ -284,6 +285,7 @@ def _surveyed(
         plan = partition_plan(
             view, producers, rules, context.now_ms, first_dirty=first_dirty, step=step
         )
+        plan = with_replaced_classes(context, plan, known.listed)
         plan = with_fees(plan, class_prices(context.scheme), context.now_ms)
     except Exception as error:  # noqa: BLE001 - it stops this partition alone, and is reported
         plan = PartitionPlan(key=known.key, rules=rules, choice=refusal_of(error, str(known.key)))

@@ -12,6 +12,7 @@ from rich.filesize import decimal
 from rich.text import Text
 
 from tierfold.compaction.brokers.cluster_view import ClusterView
+from tierfold.compaction.brokers.events import METADATA_TOPIC
 from tierfold.compaction.diagnosis.diagnosis import TopicSummary
 from tierfold.compaction.diagnosis.findings import Finding, Severity
 from tierfold.compaction.model.redaction import printable
@@ -155,24 +156,25 @@ class DoctorResult(Result[PartitionHealth]):
                 [one for one in urgent if one.severity is severity]
                 for severity in (Severity.LOSES_DATA, Severity.LEAKS)
             )
-            lose = "loses" if len(losing) == 1 else "lose"
-            leak = "leaks" if len(leaking) == 1 else "leak"
-            said = [f"{counted(len(losing), 'finding')} {lose} data"] if losing else []
+            said = []
+            if losing:
+                said.append(f"data is lost or in danger ({counted(len(losing), 'finding')})")
             if leaking:
-                said.append(f"{counted(len(leaking), 'finding')} {leak}{self._size(leaking)}")
+                about_leaks = ", ".join([counted(len(leaking), "finding"), *self._size(leaking)])
+                said.append(f"storage leaks ({about_leaks})")
             yield f"{about}: {', '.join(said)}.", "bold red"
             yield f"First: {_subject(urgent[0])}: {sentence_of(urgent[0])}", "red"
 
-    def _size(self, found: Sequence[Finding]) -> str:
-        """What the objects of findings take and cost, in brackets; empty: they have none."""
-        size_bytes = sum(one.size_bytes or 0 for one in found)
-        if not size_bytes:
-            return ""
-        return f" ({decimal(size_bytes)}, {dollars(self.price.a_month(size_bytes))} a month)"
+    def _size(self, found: Sequence[Finding]) -> Iterator[str]:
+        """What the objects of findings take and cost; nothing: they have none."""
+        if size_bytes := sum(one.size_bytes or 0 for one in found):
+            yield decimal(size_bytes)
+            yield f"{dollars(self.price.a_month(size_bytes))} a month"
 
     def _print_group(self, console: Console, group: Sequence[Finding]) -> None:
         first = group[0]
-        subjects = f"{_subjects(group, len(self.partitions))}{self._size(group)}"
+        size = ", ".join(self._size(group))
+        subjects = f"{_subjects(group, len(self.partitions))}{f' ({size})' if size else ''}"
         example = f"{_subject(first)}: " if len(group) > 1 else ""
         for line, style in (
             (f"  {first.code}: {subjects}", "bold"),
@@ -191,7 +193,7 @@ class DoctorResult(Result[PartitionHealth]):
             size = self.cluster.metadata_size
             since = f" since {timestamp_text(size.first_ms)[:10]}" if size.records else ""
             yield (
-                f"The metadata topic has {counted(size.records, 'record')}"
+                f"{METADATA_TOPIC} has {counted(size.records, 'record')}"
                 f" ({decimal(size.value_bytes)}), {spaced(size.records_a_day)} a day{since}."
             )
         if any(one.size_bytes for one in self.findings):

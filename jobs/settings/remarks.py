@@ -76,6 +76,21 @@ def on_new_catalog(context: RunContext) -> tuple[str, ...]:
     )
 
 
+def on_unknown_classes(context: RunContext) -> tuple[str, ...]:
+    """Say that the store would not name the classes of what a rewrite replaces; empty: it did.
+
+    If the settings name a class, new objects get that one in any case.
+    """
+    if not context.classes.refusal or context.tier_options.storage_class:
+        return ()
+    return (
+        f"The storage class of what a rewrite replaces is unknown: {context.classes.refusal}. New"
+        " objects get the store's default class, and no fee for early deletion is counted. If the"
+        ' sources have another class, name it as "storage.class" in the table [store] of the'
+        " settings file.",
+    )
+
+
 def remarks_on_topic(settings: Settings, topic: str) -> Remarks:
     """Return the remarks of `config`, which reads no tier; raises as `Settings.rules_for`."""
     return Remarks(

@@ -26,10 +26,11 @@ CLASSES: Final[Mapping[str, tuple[str, ...]]] = {
 def class_by_suffix(scheme: str, classes: ObjectClasses | None, key: str) -> str:
     """The class of a new object by its suffix; empty: the usual one.
 
-    A listing of S3 may show a name in which nothing can be written, such as those of MinIO's tiers.
+    S3 may show a name in which nothing can be written, such as those of MinIO's tiers, and so may
+    Azure; Google's old names can be written.
     """
     found = dict(classes or ()).get(key.rpartition(".")[2], "")
-    return found if scheme != "s3" or found in CLASSES["s3"] else ""
+    return "" if scheme in {"s3", "az"} and found not in CLASSES[scheme] else found
 
 
 def allowed(scheme: str, name: str) -> str:

@@ -109,7 +109,7 @@ class Examined:
         text = text.replace(str(self.kafka.tier), "<tier>").replace(self.kafka.servers, "<server>")
         text = VARYING["id"].sub(numbered, text)
         text = re.sub(r"(?<=the oldest )[\d.]+ d", "9 d", text)
-        text = re.sub(r"(?m)^Took .*$|^The metadata topic has .*$", "<varying>", text)
+        text = re.sub(r"(?m)^Took .*$|^__remote_log_metadata has .*$", "<varying>", text)
         return re.sub(r'(?<="usd_per_month": )[\d.e-]+', "0", text)
 
 

@@ -14,6 +14,9 @@ from http.server import BaseHTTPRequestHandler
 from typing import Final
 from urllib.parse import urlsplit
 
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
 from tests.storage.s3_proxy import HOP_BY_HOP, asked, error, send, served
 
 _NAMES: Final = {
@@ -37,6 +40,16 @@ SERVICE_ACCOUNT: Final = json.dumps(
     }
 )
 """An account of Google whose requests carry no token (GOOGLE_SERVICE_ACCOUNT_KEY)."""
+
+
+
+def signing_account() -> str:
+    """An account with a key of its own, which signs; nothing checks what it signs."""
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    named = {"client_email": "a@b", "private_key_id": "k", "private_key": pem}
+    return json.dumps({**json.loads(SERVICE_ACCOUNT), **named, "disable_oauth": False})
+
 
 _TAKEN: Final = error(412, "PreconditionFailed")
 

@@ -25,7 +25,7 @@ from tierfold.compaction.brokers.missing_rights import lacking
 from tierfold.compaction.diagnosis.cluster import METADATA_RECORDS_MAX, topic_findings
 from tierfold.compaction.diagnosis.diagnosis import Diagnosis, diagnosis
 from tierfold.compaction.diagnosis.examined import Examined
-from tierfold.compaction.diagnosis.findings import Finding, Severity
+from tierfold.compaction.diagnosis.findings import Finding, Severity, worst_first
 from tierfold.compaction.model.refusal_parts import RefusalPart
 from tierfold.compaction.model.rights import Resource, Right
 from tierfold.compaction.model.rules import DAY_MS, Rules
@@ -206,3 +206,12 @@ def test_the_worst_comes_first() -> None:
     )
     found = diagnosed(small, orphans, gap, setup=cluster({"retention.ms": WEEK}, V4_4))
     assert codes(found) == ["metadata_settings", "gap", "orphans", "small_segments"]
+
+
+def test_what_goes_on_losing_data_comes_before_what_is_lost() -> None:
+    goes_on = ["retention_ms", "retention_bytes", "kafka_20732"]
+    found = worst_first(
+        Finding(code=code, severity=Severity.LOSES_DATA, detail="x", remedy="y")
+        for code in ("gap", *reversed(goes_on), "metadata_settings", "corrupt")
+    )
+    assert [one.code for one in found] == ["metadata_settings", *goes_on, "corrupt", "gap"]

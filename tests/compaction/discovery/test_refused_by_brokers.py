@@ -176,7 +176,7 @@ def test_segments_whose_objects_are_not_in_the_tier() -> None:
     refusal = refusal_beside(None, [FIRST], events)
     assert refusal.reason is RefusalReason.NOT_IN_TIER
     assert "offsets 10 to 19" in refusal.detail
-    assert "up to offset 19" in refusal.remedy
+    assert "with offset 20 lets" in refusal.remedy
     part = upload(10, 19, lacking="index")
     assert refusal_beside(None, [FIRST, part], events).reason is RefusalReason.NOT_IN_TIER
 
@@ -343,7 +343,7 @@ def test_lost_objects_that_a_live_segment_replaced_are_not_mended_by_deleting_re
 
 def test_what_deleting_records_takes_with_it_is_said() -> None:
     refusal = refusal_beside(None, [FIRST], [*FINISHED_FIRST, *uploaded("10-19", 10, 19)])
-    assert "all records up to offset 19, also those that are not lost" in refusal.remedy
+    assert "gives up all records below, also those that are not lost" in refusal.remedy
 
 
 def test_a_gap_beside_brokers_takes_nothing_out_of_the_tier() -> None:

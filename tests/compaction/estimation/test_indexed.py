@@ -54,3 +54,12 @@ def test_the_bytes_of_indexes_are_bounded() -> None:
     segments = [a_segment(start, start + 9, size_bytes=2**28) for start in range(0, 400, 10)]
     sources = Sources(segments=tuple(segments), competes_from=390)
     assert sum(most for _, most in segments_to_ask(sources, NOW_MS)) <= INDEX_BYTES_MAX
+
+
+def test_no_more_records_of_an_index_are_looked_at_than_need_be() -> None:
+    for count in (0, 249_999):
+        stored = hashes_of(np.arange(count))
+        index = key_index(entries_of(stored, np.full(count, 64)), 4)
+        found = indexed_window(a_segment(0, 999_999), index, [a_window(10**6, np.arange(3))])
+        assert len(found.offset) == len(found.key_hash) == count / 3
+        assert round(found.record_bytes.sum()) == (1000 if count else 0)

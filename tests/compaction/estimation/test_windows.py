@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -76,3 +78,40 @@ def test_half_of_the_windows_are_for_the_part_that_supersedes() -> None:
 def test_the_same_partition_is_read_at_the_same_places() -> None:
     found = sources([2**28] * 3, offset_index_bytes=2**19)
     assert planned_sample(found) == planned_sample(found)
+
+
+def test_a_part_that_is_known_from_key_indexes_is_not_read() -> None:
+    found = sources([2**26] * 100, 9900, offset_index_bytes=2**17)
+    planned = planned_sample(found, knows_clean=True)
+    assert {one.segment.start_offset for one in planned.windows} == {9900}
+    assert len(planned.windows) == 128
+    assert not planned.has_all
+    small = planned_sample(sources([2**26] * 2 + [2**10], 200), knows_clean=True)
+    assert small.has_all_dirty
+    assert not small.has_all
+
+
+def test_a_part_alone_gets_all_windows() -> None:
+    for competes_from in (0, 10_000):
+        planned = planned_sample(sources([2**26] * 100, competes_from, offset_index_bytes=2**17))
+        assert len(planned.windows) == 128
+
+
+def test_segments_with_empty_indexes_are_read() -> None:
+    assert len(planned_sample(sources([2**30], offset_index_bytes=0)).windows) == 128
+
+
+def test_many_small_segments_take_no_more_windows() -> None:
+    for sizes in ([1000] * 200, [100_000, *[10] * 200]):
+        planned = planned_sample(sources(sizes))
+        assert 0 < len(planned.windows) <= BOUND.windows
+        assert not planned.has_all
+        assert min(window.size_bytes for window in planned.windows) > 0
+        starts = [(window.segment.start_offset, window.start) for window in planned.windows]
+        assert starts == sorted(set(starts))
+
+
+def test_windows_are_not_evenly_spaced() -> None:
+    planned = planned_sample(sources([2**30], offset_index_bytes=2**21))
+    starts = [window.start for window in planned.windows]
+    assert len({after - before for before, after in pairwise(starts)}) > 100

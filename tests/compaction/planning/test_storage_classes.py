@@ -13,7 +13,12 @@ from tierfold.compaction.discovery.listing import ListedSegment, classify
 from tierfold.compaction.discovery.overlaps import OverlapProof
 from tierfold.compaction.discovery.view import RefusalReason
 from tierfold.compaction.model.segments import Segment
-from tierfold.compaction.planning.storage_classes import classes_of, refused_as_archived
+from tierfold.compaction.planning.storage_classes import (
+    classes_of,
+    refused_as_archived,
+    to_ask,
+    with_asked_classes,
+)
 
 FIRST, SECOND, THIRD = a_chain(10, 10, 10)
 
@@ -96,3 +101,22 @@ def test_what_is_not_read_may_be_archived() -> None:
     state = a_state((FIRST,), retired=(retired(SECOND),))
     found = [stored(FIRST), stored(SECOND, log="GLACIER")]
     assert refused_as_archived(found, state) is None
+
+
+def test_each_log_is_asked_for_and_the_other_objects_of_the_largest_segment() -> None:
+    found = [stored(FIRST, 10), stored(SECOND, 30), stored(THIRD, 20)]
+    assert [suffixes for _, suffixes in to_ask(found)] == [{"log"}, {"log", "index"}, {"log"}]
+    assert list(to_ask([])) == []
+
+
+def test_what_was_asked_for_counts_and_stands_for_its_kind() -> None:
+    listed = [stored(FIRST, log="IA", index="IA"), stored(SECOND, log="IA"), stored(THIRD)]
+    log, index = (FIRST.segment_id, "log"), (SECOND.segment_id, "index")
+    found = with_asked_classes(listed, {log: "", index: "IR", (SECOND.segment_id, "log"): "IR"})
+    assert [one.classes for one in found] == [
+        (("index", "IR"),),  # The setting had named its class.
+        (("index", "IR"), ("log", "IR")),
+        (("index", "IR"),),
+    ]
+    usual = with_asked_classes(listed, {log: "IR", index: ""})
+    assert [one.classes for one in usual] == [(("log", "IR"),), (("log", "IA"),), ()]

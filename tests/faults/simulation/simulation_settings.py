@@ -52,6 +52,7 @@ from tierfold.storage.catalog.sign_folder import SignFolder
 from tierfold.storage.kafka import kafka_uuid
 from tierfold.storage.key_indexes.index_folder import FOLDER
 from tierfold.storage.tiers import s3_objects, s3_uploads
+from tierfold.storage.tiers.asked_classes import AskedClasses
 from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER, LocalTieredStorage
 from tierfold.storage.tiers.locations import Location
 from tierfold.storage.tiers.remote_tier import CATALOG_FOLDER
@@ -175,12 +176,14 @@ class Environment:
             if self.scheduler.is_calm
             else self.sign_rng.choices(tuple(IfHeld), IF_HELD_WEIGHTS)
         )
+        tier = LocalTieredStorage(store_of(actor, self.objects))
         return RunContext(
             hash_key=HASH_KEY,
             requests_before=Requests(),
             tier_uri="/virtual",
             location=Location("file", "", "/virtual"),
-            tier=LocalTieredStorage(store_of(actor, self.objects)),
+            tier=tier,
+            classes=AskedClasses(tier.store),
             catalog_uri="virtual:catalog",
             catalog=ScriptedCatalog("virtual:catalog", answers, open_table),
             signs=SignFolder(store=SignStore(actor, self.signs)),

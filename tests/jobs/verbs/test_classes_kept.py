@@ -11,12 +11,8 @@ import pytest
 from tests.jobs.commands import ALWAYS, CLOCK, Ran, tierfold
 from tests.jobs.tiers import key_of, updated_tier
 from tests.storage.emulators import (
-    AZURE_ACCOUNT,
-    AZURE_KEY,
-    azurite,
     moto,
     new_bucket,
-    new_container,
     s3_client,
     s3_environment,
     versitygw,
@@ -24,11 +20,8 @@ from tests.storage.emulators import (
 from tests.storage.s3_proxy import Proxy, proxied
 from tests.storage.tiers.aiven_objects import Variant
 from tests.storage.tiers.aiven_tiers import aiven_tier
-from tests.storage.tiers.azure_tiers import azure_tiers
 from tierfold.compaction.model.rules import DAY_MS
 from tierfold.storage.clock import now_ms
-from tierfold.storage.tiers.bucket_store import BucketStore
-from tierfold.storage.tiers.store_options import StoreOptions
 
 ORDERS: Final = key_of("orders", 0)
 NOW_TOO: Final = ("--set", "rewrite.young.objects=true")
@@ -248,29 +241,3 @@ def test_a_class_that_the_store_cannot_write_is_one_sentence(
     assert remedy in refused.stderr
     config.write_text('[store]\n"storage.class" = "STANDARD_IA"\n')
     assert ran("plan", tier, *ALWAYS, "--config", str(config), "--json").entry["outcome"]
-
-
-def test_azure_writes_the_access_tier_of_the_settings(
-    uploads: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", AZURE_KEY)
-    options = StoreOptions(endpoint=azurite(), account=AZURE_ACCOUNT)
-    store = BucketStore("az", new_container(azurite()), "", options)
-    for path in sorted(path for path in uploads.rglob("*") if path.is_file()):
-        store.create(str(path.relative_to(uploads)), path.read_bytes())
-    before = azure_tiers(store)
-    (config := tmp_path / "t.toml").write_text(
-        f'[store]\nendpoint = "{azurite()}"\naccount = "{AZURE_ACCOUNT}"\n'
-        '"storage.class" = "Cool"\n'
-    )
-    say = (store.uri(""), *ALWAYS, "--config", str(config), "--json")
-    # Azure's listing shows no tier, so all objects count as being in that one; and all are young.
-    young = ran("plan", *say).entry
-    assert young["outcome"] == "nothing_to_do"
-    assert "Cool 30 d" in young["reason"]
-    assert ran("compact", *say, *NOW_TOO).entry["outcome"] == "compacted"
-    new = {name: tier for name, tier in azure_tiers(store).items() if name not in before}
-    of_segments = {name: tier for name, tier in new.items() if name.endswith(SUFFIXES)}
-    assert sorted(of_segments.values()) == ["Cool"] * 3
-    others = {tier for name, tier in new.items() if name not in of_segments}
-    assert others == {"Hot"}  # The catalog.

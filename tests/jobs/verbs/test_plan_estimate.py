@@ -24,6 +24,8 @@ from tests.jobs.tiers import (
 )
 from tests.storage.legacy_messages import message
 from tests.storage.live_segments import data
+from tests.storage.tiers.aiven_objects import Variant
+from tests.storage.tiers.aiven_tiers import aiven_tier
 from tierfold.compaction.estimation.estimate import Estimate, NotEstimated
 from tierfold.compaction.estimation.windows import SampleBound
 from tierfold.jobs.context.run_context import run_context
@@ -32,6 +34,7 @@ from tierfold.jobs.pipeline.survey import survey
 from tierfold.jobs.settings.resolution import resolve
 from tierfold.jobs.verbs.estimating import estimates_of
 from tierfold.storage.segments.segment_reader import read_segment
+from tierfold.storage.tiers.aiven import stored_segment
 from tierfold.storage.tiers.remote_tier import Part, SegmentAddress
 
 SETTINGS = ("cleanup.policy=compact",)
@@ -177,12 +180,29 @@ def test_old_messages_are_not_estimated(tmp_path: Path) -> None:
     assert "magic 0 or 1" in ran.entry["estimate"]["reason"]
 
 
+def test_large_chunks_are_not_decoded_for_a_sample(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local = made_tier(tmp_path / "local")
+    put_updates(local, ORDERS, 0)
+    put_updates(local, ORDERS, 1)
+    tier = aiven_tier(local, tmp_path / "tier", Variant(is_compressed=True))
+    ran = tierfold("plan", tier, *ALWAYS, "--estimate", "--json")
+    assert ran.entry["estimate"]["saved_bytes"] > 0
+    monkeypatch.setattr(stored_segment, "CHUNK_BYTES_HELD", 10)
+    ran = tierfold("plan", tier, *ALWAYS, "--estimate", "--json")
+    assert "chunks too large to be read in part" in ran.entry["estimate"]["reason"]
+
+
 def test_a_partition_that_only_its_ratio_keeps_clean_has_an_estimate(tmp_path: Path) -> None:
     tier = made_tier(tmp_path / "tier")
     for number in range(3):
         put_updates(tier, ORDERS, number)
     detached = ("--set", "tier.binding=detached")
     assert tierfold("compact", tier, *ALWAYS, *detached, "--engine", "local").code == 0
+    clean = tierfold("plan", tier, *ALWAYS, "--estimate", "--json")
+    assert clean.entry["outcome"] == "nothing_to_do"
+    assert clean.entry["estimate"] is None
     put_updates(tier, ORDERS, 3)
     ratio = ("--set", "min.cleanable.dirty.ratio=0.99")
     ran = tierfold("plan", tier, *COMPACT, *ratio, "--estimate", "--json")

@@ -163,6 +163,8 @@ def test_a_class_that_only_a_store_knows_is_not_written() -> None:
     classes = (("log", "WARM-TIER"), ("index", "STANDARD_IA"))
     assert class_by_suffix("s3", classes, "f/1.log") == ""
     assert class_by_suffix("s3", classes, "f/1.index") == "STANDARD_IA"
+    assert class_by_suffix("az", classes, "f/1.log") == ""
+    assert class_by_suffix("az", (("log", "Cool"),), "f/1.log") == "Cool"
 
 
 @pytest.mark.parametrize("shows_one", [False, True])
