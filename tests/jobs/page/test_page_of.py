@@ -19,7 +19,7 @@ from tests.compaction.builders import (
 )
 from tierfold.compaction.discovery.view import Refusal, RefusalReason
 from tierfold.compaction.model.bindings import UNDECLARED, Detached
-from tierfold.compaction.model.errors import BadSettings
+from tierfold.compaction.model.errors import UNCHANGED, BadSettings
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.planning.partition_plan import PartitionPlan, partition_plan
 from tierfold.compaction.planning.plan import Rest, RestReason
@@ -106,6 +106,26 @@ def test_what_needs_a_person_comes_by_urgency_with_its_remedy() -> None:
     assert last[:2] == (Urgency.KEPT, "orders-9")
     assert last[2].startswith("1 000 bytes of replaced segments stay: a broker may serve them")
     assert last[3] == "If no broker serves this tier, set tier.binding=detached."
+
+
+def test_that_nothing_was_changed_is_nothing_to_do() -> None:
+    unreadable = replace(GAP, remedy=UNCHANGED)
+    lost = replace(GAP, detail="it is gone", remedy=f"{UNCHANGED} Bring it back.")
+    plans = [
+        replace(PLAN, key=replace(KEY, partition=number), choice=refusal)
+        for number, refusal in enumerate((unreadable, lost))
+    ]
+    assert [one.remedy for one in shown(*plans).problems] == ["", "Bring it back."]
+
+
+def test_clean_topics_have_no_place_among_the_dirty_ones() -> None:
+    clean = a_view(a_chain(10), cleaner_offsets=cleaned_to(10))
+    quiet = replace(partition_plan(clean, (), RULES, NOW_MS), key=replace(KEY, topic="quiet"))
+    page = shown(PLAN, quiet)
+    assert [one.topic for one in page.topics] == ["orders", "quiet"]
+    assert [one.topic for one in page.dirty_topics] == ["orders"]
+    late = replace(page, topics=tuple(replace(one, delay_ms=1) for one in page.topics))
+    assert late.dirty_topics == late.topics
 
 
 def test_vacuum_has_a_day_to_delete() -> None:

@@ -80,15 +80,16 @@ def test_a_run_of_nothing_has_its_own_metrics() -> None:
     assert values(run)["cleaner_recopy_percent"] == values(run)["max_dirty_percent"] == 0
 
 
-def test_the_cost_is_shared_out_by_bytes() -> None:
+def test_the_cost_is_shared_out_by_bytes_and_of_an_idle_run_by_partitions() -> None:
     work = document(
         entry("a"), entry("b", bytes_read=2000, bytes_written=1000), requests={"cost_usd": 2.0}
     )
     _, first, second = metrics_of(work)
     assert (values(first)["cost_usd"], values(second)["cost_usd"]) == (0.5, 1.5)
     nothing = {"bytes_read": None, "bytes_written": 0}
-    idle = document(entry("a", **nothing), entry("b", **nothing), requests={"cost_usd": 2.0})
-    assert [values(group)["cost_usd"] for group in metrics_of(idle)[1:]] == [1.0, 1.0]
+    entries = (entry("a", **nothing), *(entry("b", **nothing, partition=n) for n in range(3)))
+    idle = document(*entries, requests={"cost_usd": 2.0})
+    assert [values(group)["cost_usd"] for group in metrics_of(idle)[1:]] == [0.5, 1.5]
 
 
 def test_what_brokers_are_still_to_be_sent() -> None:
