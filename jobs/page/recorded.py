@@ -168,10 +168,11 @@ def _last_run(run: RunSummary) -> LastRun:
 def _unfinished(rows: pa.Table) -> tuple[Unfinished, ...]:
     """Partitions whose newest row of a verb says that a person or another run must act."""
     names = (*_PARTITION, "command")
-    ordered = rows.sort_by([("finished_at_ms", "ascending"), ("chunk", "ascending")])
+    when, what = ("finished_at_ms", "chunk"), ("outcome", "reason")
+    ordered = rows.select([*names, *when, *what]).sort_by(_ascending(when))
     # Only in one thread is the last row of a group the last one of the table.
     last = ordered.group_by([*names], use_threads=False).aggregate(
-        [("outcome", "last"), ("reason", "last")]
+        [(name, "last") for name in what]
     )
     last = last.rename_columns([name.removesuffix("_last") for name in last.column_names])
     found = last.filter(pc.is_in(last["outcome"], pa.array(_UNFINISHED)))

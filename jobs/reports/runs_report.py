@@ -212,26 +212,28 @@ def _name(one: RunPartition) -> str:
 
 
 def _totals(run: RunSummary) -> str:
-    """How its partitions ended, and by how much their logs shrank."""
+    """How its partitions ended, by how much their logs shrank, and what that cost."""
     ordered = sorted(run.partitions, key=_urgency)
     named = ", ".join(f"{spaced(run.partitions[name])} {in_words(name)}" for name in ordered)
-    found = f"{counted(sum(run.partitions.values()), 'partition')}: {named}."
-    if not run.bytes_in:
-        return found
-    return f"{found} {decimal(run.bytes_in)} became {decimal(run.bytes_out)}."
+    found = [f"{counted(sum(run.partitions.values()), 'partition')}: {named}."]
+    if run.bytes_in:
+        found.append(f"{decimal(run.bytes_in)} became {decimal(run.bytes_out)}.")
+    if run.cost_usd is not None:
+        found.append(f"Its requests cost {usd_text(run.cost_usd)} at list prices.")
+    return " ".join(found)
 
 
 def _about(run: RunSummary, last: RunRow) -> str:
-    """When the run worked, on what, and what it cost."""
+    """When the run worked, and on what."""
     stages = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in last.stage_seconds.items())
-    requests = ", ".join(f"{spaced(n)} {name}" for name, n in last.requests.items() if n)
-    cost = usd_text(run.cost_usd)
+    shown = {name: n for name, n in last.requests.items() if n and not name.endswith("_bytes")}
+    requests = ", ".join(f"{spaced(n)} {name}" for name, n in shown.items())
     return " ".join(
         (
             f"From {timestamp_text(run.started_at_ms)} to {timestamp_text(run.finished_at_ms)},"
             f" by tierfold {run.tierfold_version}.",
             *([f"Stages: {stages}."] if stages else ()),
-            *([f"Requests: {requests}; {cost} at list prices."] if requests else ()),
+            *([f"Requests: {requests}."] if requests else ()),
         )
     )
 
@@ -283,7 +285,7 @@ _OF_RUNS: Final[tuple[Column[Entry], ...]] = (
     ("verb", "left", lambda entry: str(entry["verb"])),
     ("partitions", "left", _outcomes),
     ("bytes", "right", _bytes_and_saved),
-    ("cost", "right", lambda entry: usd_text(entry["cost_usd"])),
+    ("cost", "right", lambda entry: usd_text(entry["cost_usd"]).replace("less than", "<")),
     ("took", "right", lambda entry: _took(entry["duration_ms"])),
     ("why", "left", lambda entry: str(entry["reason"])),
 )

@@ -72,6 +72,15 @@ def test_a_run_that_grew_or_moved_nothing_says_no_saving() -> None:
     assert "became" not in screen([idle], [A_RUN])
 
 
+def test_what_a_run_cost_is_on_both_screens() -> None:
+    run = replace(NIGHT, cost_usd=0.0001)
+    assert "│ < $0.001 │" in screen([run])
+    rows = [replace(A_RUN, requests={"gets": 1200, "puts": 0, "sent_bytes": 7})]
+    text = " ".join(screen([run], rows).split())
+    assert "1.0 MB. Its requests cost less than $0.001 at list prices. From" in text
+    assert "Requests: 1 200 gets." in text
+
+
 def test_a_failed_partition_shows_no_result_and_an_unread_one_no_offsets() -> None:
     failed = replace(A_RUN, outcome="failed", bytes_out=0)
     unread = replace(A_RUN, outcome="refused", first_dirty=0, next_offset=0, bytes_read=None)
@@ -96,6 +105,6 @@ def test_of_one_run_what_failed_is_on_top_and_the_screen_fits() -> None:
     shown = [line.split()[1] for line in text.splitlines() if line.startswith("│")]
     assert shown == ["orders-80", "orders-70", *(f"orders-{n}" for n in range(OTHERS_MAX))]
     assert len(text.splitlines()) < 30
-    assert "5 000 partitions: 1 failed, 1 refused, 4 998 compacted. 3.0 MB became 1.0 MB." in text
+    assert "5 000 partitions: 1 failed, 1 refused, 4 998 compacted. 3.0 MB became 1.0 MB.\n" in text
     whole = screen([NIGHT], [*done, refused, failed], View(sort="bytes"))
     assert len([line for line in whole.splitlines() if line.startswith("│")]) == ROWS_MAX
