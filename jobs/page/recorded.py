@@ -59,8 +59,6 @@ class Recorded:
 
 def recorded(rows: pa.Table) -> Recorded:
     """Sum the rows of runs, with the columns `COLUMNS_READ`, in any order."""
-    if not rows.num_rows:
-        return Recorded()
     runs = summaries(rows)
     working = [run for run in runs if run.slowest]
     return Recorded(

@@ -92,9 +92,11 @@ def looked(arguments: Sequence[str], environment: Mapping[str, str], screen: Pat
     """Run `tierfold ARGUMENTS…` where permissions bind root, too."""
     command = [sys.executable, "-m", "tests.jobs.confined", str(FILE_BYTES_MOST), *arguments]
     began_s, peak_kib = time.monotonic(), 0
-    with screen.open("w") as out, subprocess.Popen(
-        command, cwd=ROOT, env=environment, stdout=out, stderr=subprocess.STDOUT
-    ) as process:
+    with (
+        screen.open("w") as out,
+        screen.with_suffix(".stderr").open("w") as err,
+        subprocess.Popen(command, cwd=ROOT, env=environment, stdout=out, stderr=err) as process,
+    ):
         # The kernel's own sum has this process's peak, too: until it became another program.
         while process.poll() is None:
             status = Path(f"/proc/{process.pid}/status").read_text()

@@ -64,7 +64,9 @@ def test_a_day_has_the_sums_of_its_runs() -> None:
         requests={"deletes": 4},
         cost_usd=0.25,
     )
-    (day,) = of(FIRST, bills, vacuum).days
+    found = of(FIRST, bills, vacuum)
+    assert found.saved_by_topic == {"orders": 2000, "bills": 2000}
+    (day,) = found.days
     assert day == Day(
         day="2026-01-01",
         bytes_in=6000,
