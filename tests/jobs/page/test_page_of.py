@@ -23,6 +23,7 @@ from tierfold.compaction.model.errors import UNCHANGED, BadSettings
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.planning.partition_plan import PartitionPlan, partition_plan
 from tierfold.compaction.planning.plan import Rest, RestReason
+from tierfold.compaction.publishing.steps import Done, RefusalCode, Refused, Step, Wait
 from tierfold.jobs.context.request_prices import storage_price
 from tierfold.jobs.page.page_model import Page, Skipped, Urgency
 from tierfold.jobs.page.page_of import TOP, About, page_of
@@ -140,6 +141,23 @@ def test_a_swap_that_brokers_have_not_is_unfinished() -> None:
     (problem,) = shown(replace(PLAN, view=served)).problems
     assert (problem.urgency, problem.where) == (Urgency.OPEN, "orders-3")
     assert problem.why == "the catalog does not note that brokers have the newest pass"
+
+
+@pytest.mark.parametrize(
+    ("step", "why"),
+    [
+        (Done(), []),
+        (Wait(until_ms=None, why="copies are on"), ["not wholly published: copies are on"]),
+        (
+            Refused(code=RefusalCode.READ_ONLY, why="a strange record"),
+            ["nothing can be published, so no new pass begins: a strange record"],
+        ),
+    ],
+)
+def test_what_brokers_were_seen_to_have_counts(step: Step, why: list[str]) -> None:
+    served = a_view(a_chain(10), cleaner_offsets=cleaned_to(10), served_by=CLUSTER)
+    found = shown(replace(PLAN, view=served, step=step)).problems
+    assert [one.why for one in found] == why
 
 
 def test_compaction_is_late_past_its_lag() -> None:

@@ -118,6 +118,7 @@ def test_a_partition_that_failed_stays_until_its_verb_succeeds() -> None:
 def test_the_slowest_are_those_of_the_newest_run_with_tasks() -> None:
     idle = replace(LATER, task_ms=None)
     assert of(idle, FIRST).slowest == (Slow(partition="orders-3", task_ms=1700),)
+    assert of(idle).slowest == ()
 
 
 def test_the_newest_run_of_each_verb_is_shown() -> None:
