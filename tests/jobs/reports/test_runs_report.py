@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
@@ -54,6 +55,7 @@ def test_each_failed_partition_has_a_line_and_no_sentence_is_there_twice() -> No
         "orders-4 refused, as above",
     ]
     assert ("2.0 MB freed" in text, "2.0 MB saved" in text) == (True, True)
+    assert " more" not in text
 
 
 def test_of_many_failed_partitions_a_run_names_a_few_and_counts_the_others() -> None:
@@ -70,6 +72,22 @@ def test_a_run_that_grew_or_moved_nothing_says_no_saving() -> None:
     idle = replace(NIGHT, bytes_in=0, bytes_out=0)
     assert "saved" not in screen([grown, idle])
     assert "became" not in screen([idle], [A_RUN])
+
+
+def test_a_run_shows_its_bytes_unless_it_moved_none() -> None:
+    changes = [(3_000_000, 1_000_000), (3_000_000, 0), (0, 1000), (0, 0)]
+    runs = [replace(NIGHT, bytes_in=before, bytes_out=after) for before, after in changes]
+    assert re.findall(r"[\d.]+ \w+ → [\d.]+ \w+", screen(runs)) == [
+        "3.0 MB → 1.0 MB",
+        "3.0 MB → 0 bytes",
+        "0 bytes → 1.0 kB",
+    ]
+
+
+def test_what_is_left_out_is_counted() -> None:
+    text = screen([NIGHT, replace(NIGHT, partitions={"compacted": 1})], view=View(only=("failed",)))
+    assert "Shown: 1 of 2 (--only failed)." in text
+    assert "Shown" not in screen([NIGHT])
 
 
 def test_what_a_run_cost_is_on_both_screens() -> None:
