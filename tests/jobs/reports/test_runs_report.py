@@ -6,7 +6,7 @@ import io
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from tests.storage.catalog_contract import A_RUN
 from tierfold.jobs.reports.runs_report import NAMED_MAX, RunsResult
@@ -101,11 +101,12 @@ def test_what_a_run_cost_is_on_both_screens() -> None:
 
 def test_a_failed_partition_shows_no_result_and_an_unread_one_no_offsets() -> None:
     failed = replace(A_RUN, outcome="failed", bytes_out=0)
-    unread = replace(A_RUN, outcome="refused", first_dirty=0, next_offset=0, bytes_read=None)
-    rows = [line.split("│")[3:6] for line in screen([NIGHT], [failed, unread]).splitlines()]
+    nothing: dict[str, Any] = {"first_dirty": 0, "next_offset": 0, "bytes_read": None}
+    unread = replace(A_RUN, outcome="refused", task_ms=None, **nothing)
+    rows = [line.split("│")[3:7] for line in screen([NIGHT], [failed, unread]).splitlines()]
     assert [[cell.strip() for cell in row] for row in rows if row] == [
-        ["10–29", "", "6.0 kB"],
-        ["", "", ""],
+        ["10–29", "", "6.0 kB", "1.7 s"],
+        ["", "", "", ""],
     ]
 
 
