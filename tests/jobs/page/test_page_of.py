@@ -67,6 +67,7 @@ def replaced(plan: PartitionPlan, retired_at_ms: int, **changed: Any) -> Partiti
 def test_a_quiet_tier_has_no_problem() -> None:
     page = shown(PLAN, NOT_COMPACTED)
     assert (page.problems, page.partitions, page.topics_in_all) == ((), 1, 1)
+    assert page.problems_left_out == 0
     (topic,) = page.topics
     assert (topic.live_bytes, topic.clean_bytes, topic.cleanable_bytes) == (3000, 1000, 2000)
     assert topic.dirty_ratio == 2 / 3
@@ -184,6 +185,23 @@ def test_thousands_of_partitions_leave_the_top_and_the_totals() -> None:
     assert len(most_dirty(plans, 6)) == 6
 
 
+def test_what_could_not_be_inspected_counts_without_bytes() -> None:
+    unseen = PartitionPlan(key=replace(KEY, partition=9), rules=RULES, choice=GAP)
+    page = shown(PLAN, unseen)
+    (topic,) = page.topics
+    assert (topic.partitions, topic.live_bytes, topic.clean_bytes) == (2, 3000, 1000)
+    assert (page.oldest_horizon, len(page.problems)) == (None, 1)
+    assert most_dirty([unseen, PLAN], 2) == [PLAN]
+
+
+def test_the_dirtiest_partition_comes_first_and_an_empty_one_not_at_all() -> None:
+    clean = a_view(a_chain(*[10] * 5), cleaner_offsets=cleaned_to(50))
+    large = replace(partition_plan(clean, (), RULES, NOW_MS), key=replace(KEY, partition=7))
+    unknown = replace(large, key=replace(KEY, partition=8), ratio=None)
+    empty = replace(PLAN, view=a_view(()), key=replace(KEY, partition=6))
+    assert most_dirty([empty, large, unknown, PLAN], 9) == [PLAN, unknown, large]
+
+
 def test_owners_have_what_was_saved_for_them_also_of_topics_that_are_gone() -> None:
     runs = Recorded(saved_by_topic={"orders": 50, "old": 7}, usd_by_topic={"orders": 2.0, "old": 1})
     (first,) = shown(PLAN, runs=runs).owners
@@ -212,7 +230,12 @@ def test_a_runs_document_says_what_key_indexes_spared() -> None:
 
 
 @pytest.mark.parametrize(
-    "document", [{}, {"verb": "plan"}, {"verb": "compact", "run": "r", "partitions": [{}]}]
+    "document",
+    [
+        {},
+        {"verb": "plan", "run": None, "partitions": []},
+        {"verb": "compact", "run": "r", "partitions": [{}]},
+    ],
 )
 def test_another_document_is_refused_by_its_place(document: dict[str, Any]) -> None:
     with pytest.raises(BadSettings, match=r"d\.json"):
