@@ -25,7 +25,7 @@ from tierfold.compaction.planning.partition_plan import PartitionPlan, partition
 from tierfold.compaction.planning.plan import Rest, RestReason
 from tierfold.compaction.publishing.steps import Done, RefusalCode, Refused, Step, Wait
 from tierfold.jobs.context.request_prices import storage_price
-from tierfold.jobs.page.page_model import Page, Skipped, Urgency
+from tierfold.jobs.page.page_model import Day, Page, Skipped, Urgency
 from tierfold.jobs.page.page_of import TOP, About, page_of
 from tierfold.jobs.page.recorded import Recorded, Unfinished
 from tierfold.jobs.page.surveyed import most_dirty
@@ -183,6 +183,26 @@ def test_thousands_of_partitions_leave_the_top_and_the_totals() -> None:
     assert (len(page.problems), page.problems_left_out) == (TOP, 100 - TOP)
     assert sum(owner.partitions for owner in page.owners) == 5000
     assert len(most_dirty(plans, 6)) == 6
+
+
+def test_the_newest_day_has_the_sums_and_without_days_there_are_none() -> None:
+    first = Day(
+        day="2026-01-01",
+        bytes_in=9,
+        bytes_out=4,
+        saved_bytes=5,
+        freed_bytes=0,
+        cost_usd=None,
+        removed={},
+        requests={},
+    )
+    days = (first, replace(first, saved_bytes=7, cost_usd=2.0), replace(first, cost_usd=1.0))
+    page = shown(PLAN, runs=Recorded(days=days))
+    assert (page.saved_bytes, page.cost_usd) == (5, 3.0)
+    assert replace(page, days=days[:1]).cost_usd is None
+    assert (shown(PLAN).saved_bytes, shown(PLAN).cost_usd) == (0, None)
+    (topic,) = page.topics
+    assert replace(topic, clean_bytes=0, cleanable_bytes=0).dirty_ratio == 0
 
 
 def test_what_could_not_be_inspected_counts_without_bytes() -> None:
