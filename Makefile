@@ -139,6 +139,8 @@ soak: jdk $(TESTING) $(AIRFLOW)/.tierfold-airflow ## search for bugs all night (
 	@$(EVICT) --random $(SEED) --signal TERM --partitions 5000 --engine spark --after 120
 	@$(EVICT) --random $(SEED) --signal KILL --engine spark --after 120 --in-bucket
 	@$(EVICT) --partitions 30000 --after 240
+	@$(BIN)/python -m tests.bench.night
+	@$(BIN)/python -m tests.bench.night --in-bucket
 	@$(AIRFLOW)/bin/python -m tests.airflow.standalone_run
 	@$(BIN)/python -m tests.bench.cliff
 	@$(BIN)/python -m tests.bench.shapes

@@ -38,12 +38,10 @@ _UNPROVEN: Final = (
 
 
 _HOLE_OR_MISSING: Final = (
-    "If a broker compacted this topic before it was tiered, its cleaner removed the last records of"
-    " segments, and nothing is missing: the broker's metadata (topic __remote_log_metadata) then"
-    " say endOffset {end} for the first of the two. If that holds for every such gap, run again"
-    " with --holes-are-holes {name}. If the topic was never compacted, or the metadata name a"
-    " segment that is not here, bring it back, or run again once its upload is complete; if it is"
-    " lost for good, {start}"
+    "If a broker compacted this topic before it was tiered, nothing is missing: its metadata (topic"
+    " __remote_log_metadata) say endOffset {end} for the first of the two. If that holds for every"
+    " such gap, run again with --holes-are-holes {name}. Otherwise bring the missing segment back,"
+    " or run again once its upload is complete; if it is lost for good, {start}"
 )
 
 

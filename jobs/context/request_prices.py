@@ -10,6 +10,7 @@ from functools import cache
 from importlib import resources
 from typing import Any, Final
 
+from tierfold.compaction.model.wording import dollars
 from tierfold.compaction.planning.storage_fees import ClassPrice, ClassPrices
 from tierfold.storage.tiers.request_counts import Requests
 
@@ -32,6 +33,15 @@ class StoragePrice:
     def a_month(self, size_bytes: int) -> Fraction:
         """Return what bytes cost in a month, US dollars."""
         return self.usd_per_gib_month * size_bytes / _GIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worked:
+    """What a run did to one topic."""
+
+    size_bytes: int
+    """Bytes that it read and wrote."""
+    partitions: int
 
 
 def storage_price(
@@ -99,6 +109,24 @@ def retrieval_usd(
         Fraction(0),
     )
     return fee * spent.received_bytes / _GIB
+
+
+def shared_out(total_usd: float, worked: Mapping[str, Worked]) -> dict[str, float]:
+    """Split a run's price by the bytes that it read and wrote of each topic.
+
+    A run that read and wrote nothing listed all partitions: there each of them counts the same.
+    """
+    is_idle = not any(one.size_bytes for one in worked.values())
+    weights = {
+        topic: one.partitions if is_idle else one.size_bytes for topic, one in worked.items()
+    }
+    total = sum(weights.values())
+    return {topic: total_usd * weight / total for topic, weight in weights.items()}
+
+
+def usd_text(amount_usd: float | None) -> str:
+    """Return an amount as people read it; empty: the tier is a folder."""
+    return "" if amount_usd is None else dollars(Fraction(amount_usd))
 
 
 def _exact(number: float) -> Fraction:

@@ -243,7 +243,7 @@ def _dirty(page: Page) -> Drawn | None:
             "dirty": f"{100 * topic.dirty_ratio:.1f} %"
             + (f", {duration(topic.delay_ms)} late" if topic.delay_ms else ""),
         }
-        for topic in page.topics
+        for topic in page.dirty_topics
     ]
     if not rows:
         return None

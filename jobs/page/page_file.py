@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import cache
 from importlib import resources
 from typing import Any, Final
@@ -17,6 +16,7 @@ from rich.filesize import decimal
 
 from tierfold.compaction.model.redaction import printable
 from tierfold.compaction.model.wording import counted, dollars, duration, spaced
+from tierfold.jobs.context.request_prices import usd_text
 from tierfold.jobs.context.timestamps import timestamp_text
 from tierfold.jobs.page.figures import SVG_WIDTH, figures
 from tierfold.jobs.page.page_model import LastRun, Page, Urgency
@@ -101,10 +101,6 @@ def _time(time_ms: int) -> str:
     return f"{timestamp_text(time_ms)[:16].replace('T', ' ')} UTC"
 
 
-def _usd(amount: float | None) -> str:
-    return "" if amount is None else dollars(Fraction(amount))
-
-
 def _signed(size_bytes: int) -> str:
     return decimal(size_bytes) if size_bytes >= 0 else f"−{decimal(-size_bytes)}"
 
@@ -136,16 +132,16 @@ def _tiles(page: Page) -> Iterator[dict[str, str]]:
         "mood": "",
         "name": "Saves per month",
         "value": _a_month(page, page.saved_bytes),
-        "text": f"{_signed(page.saved_bytes)} less in live logs; {decimal(page.staying_bytes)} of"
-        " it to be deleted",
+        "text": f"{_signed(page.saved_bytes)} less in live logs; {decimal(page.staying_bytes)} that"
+        " were replaced are still there",
     }
     cost = page.cost_usd
     since = f"since {page.days[0].day}" if page.days else "no run is recorded"
-    last = "" if compact is None else f"; the last compaction {_usd(compact.cost_usd)}"
+    last = "" if compact is None else f"; the last compaction {usd_text(compact.cost_usd)}"
     yield {
         "mood": "",
         "name": "Cost of requests",
-        "value": "None" if cost is None else _usd(cost),
+        "value": "None" if cost is None else usd_text(cost),
         "text": "the tier is a folder" if cost is None else f"{since}, at list prices{last}",
     }
     if page.stored_bytes is not None:
@@ -200,7 +196,7 @@ def _left_out(page: Page) -> Markup:
 def _captions(page: Page) -> dict[str, str]:
     first = f"since {page.days[0].day}" if page.days else ""
     owners = page.owners_in_all - len(page.owners)
-    topics = page.topics_in_all - len(page.topics)
+    topics = page.topics_in_all - len(page.dirty_topics)
     return {
         "bytes": "By the day on which the runs began, in UTC.",
         "savings": f"What bytes removed {first} would cost ({page.price.source}). Vacuum deletes"
@@ -209,7 +205,7 @@ def _captions(page: Page) -> dict[str, str]:
         + (f" {spaced(owners)} smaller owners are left out." if owners else ""),
         "dirty": "Cleanable bytes divided by clean and cleanable ones, and how late the most"
         " overdue partition is; the latest and dirtiest first."
-        + (f" {spaced(topics)} other topics are left out." if topics else ""),
+        + (f" {spaced(topics)} cleaner topics are left out." if topics else ""),
         "removed": "What compaction took out of logs, by day.",
         "staying": "Replaced segments that are still in the tier.",
         "slowest": "Time of all tasks in the newest run that had any.",
@@ -231,7 +227,7 @@ def _runs(page: Page) -> _Table:
                 duration(run.duration_ms),
                 ", ".join(_outcomes(run)),
                 f"{decimal(run.bytes_in)} → {decimal(run.bytes_out)}" if run.bytes_in else "",
-                _usd(run.cost_usd),
+                usd_text(run.cost_usd),
             )
             for run in page.last_runs
         ),
@@ -257,7 +253,7 @@ def _owners(page: Page) -> _Table:
                 decimal(one.live_bytes),
                 _a_month(page, one.live_bytes + one.retired_bytes),
                 _a_month(page, one.saved_bytes),
-                _usd(one.request_usd),
+                usd_text(one.request_usd),
             )
             for one in page.owners
             if is_labelled

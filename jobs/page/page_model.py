@@ -200,6 +200,11 @@ class Page:
     maps: tuple[SegmentMap, ...]
 
     @property
+    def dirty_topics(self) -> tuple[Topic, ...]:
+        """Those of `topics` of which anything is dirty or late."""
+        return tuple(one for one in self.topics if one.cleanable_bytes or one.delay_ms)
+
+    @property
     def saved_bytes(self) -> int:
         """By how much all recorded runs shrank the live logs."""
         return self.days[-1].saved_bytes if self.days else 0

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tierfold.compaction.cleaning.counts import RECORD_OUTCOMES
+from tierfold.jobs.context.request_prices import Worked, shared_out
 from tierfold.jobs.page.page_model import Day, LastRun, Slow
 from tierfold.jobs.pipeline.partition_report import FAILED, FENCED, LOST_RACE, UNKNOWN
 from tierfold.jobs.reports.result import OF_PARTITIONS
@@ -58,8 +59,6 @@ class Recorded:
 
 def recorded(rows: pa.Table) -> Recorded:
     """Sum the rows of runs, with the columns `COLUMNS_READ`, in any order."""
-    if not rows.num_rows:
-        return Recorded()
     runs = summaries(rows)
     working = [run for run in runs if run.slowest]
     return Recorded(
@@ -167,10 +166,11 @@ def _last_run(run: RunSummary) -> LastRun:
 def _unfinished(rows: pa.Table) -> tuple[Unfinished, ...]:
     """Partitions whose newest row of a verb says that a person or another run must act."""
     names = (*_PARTITION, "command")
-    ordered = rows.sort_by([("finished_at_ms", "ascending"), ("chunk", "ascending")])
+    when, what = ("finished_at_ms", "chunk"), ("outcome", "reason")
+    ordered = rows.select([*names, *when, *what]).sort_by(_ascending(when))
     # Only in one thread is the last row of a group the last one of the table.
     last = ordered.group_by([*names], use_threads=False).aggregate(
-        [("outcome", "last"), ("reason", "last")]
+        [(name, "last") for name in what]
     )
     last = last.rename_columns([name.removesuffix("_last") for name in last.column_names])
     found = last.filter(pc.is_in(last["outcome"], pa.array(_UNFINISHED)))
@@ -191,24 +191,21 @@ def _saved_by_topic(runs: Sequence[RunSummary], rows: pa.Table) -> dict[str, int
 
 
 def _usd_by_topic(runs: Sequence[RunSummary], rows: pa.Table) -> dict[str, float] | None:
-    """Split the price of each run's requests by the bytes that it read and wrote of each topic.
-
-    A run that read and wrote nothing listed all partitions: there each row counts the same.
-    """
+    """Split the price of each run's requests among its topics."""
     costs = {run.run: run.cost_usd for run in runs if run.cost_usd is not None}
     if not costs:
         return None
     found = rows.group_by(["run", "topic"]).aggregate(
         [("bytes_read", "sum"), ("bytes_written", "sum"), ("chunk", "count")]
     )
-    weights: dict[str, dict[str, tuple[int, int]]] = defaultdict(dict)
+    worked: dict[str, dict[str, Worked]] = defaultdict(dict)
     for one in found.to_pylist():
-        moved = (one["bytes_read_sum"] or 0) + (one["bytes_written_sum"] or 0)
-        weights[one["run"]][one["topic"]] = (moved, one["chunk_count"])
+        size_bytes = (one["bytes_read_sum"] or 0) + (one["bytes_written_sum"] or 0)
+        # Where nothing was read, a partition has one row.
+        of_topic = Worked(size_bytes=size_bytes, partitions=one["chunk_count"])
+        worked[one["run"]][one["topic"]] = of_topic
     by_topic: dict[str, float] = defaultdict(float)
     for run, cost in costs.items():
-        which = 0 if any(moved for moved, _ in weights[run].values()) else 1
-        total = sum(weight[which] for weight in weights[run].values())
-        for topic, weight in weights[run].items():
-            by_topic[topic] += cost * weight[which] / total
+        for topic, usd in shared_out(cost, worked[run]).items():
+            by_topic[topic] += usd
     return by_topic

@@ -8,6 +8,7 @@ from typing import Final
 
 from tierfold.compaction.deletion.superseded import Removal, SupersededBytes
 from tierfold.compaction.discovery.view import Refusal
+from tierfold.compaction.model.errors import UNCHANGED
 from tierfold.compaction.model.passes import is_unpublished
 from tierfold.compaction.model.refusal_parts import RefusalPart
 from tierfold.compaction.model.segments import PartitionKey
@@ -97,7 +98,14 @@ def _refused(plans: Sequence[PartitionPlan]) -> Iterator[Problem]:
         if isinstance(plan.choice, Refusal)
         for part in plan.choice.parts
     )
-    found = ((key, f"{part.detail.rstrip('.')} [{part.code}]", part.remedy) for key, part in parts)
+    found = (
+        (
+            key,
+            f"{part.detail.rstrip('.')} [{part.code}]",
+            part.remedy.removeprefix(UNCHANGED).lstrip(),
+        )
+        for key, part in parts
+    )
     return _grouped(Urgency.REFUSED, found, plans)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, TypeAlias
 
+from tierfold.jobs.context.request_prices import Worked, shared_out
 from tierfold.jobs.pipeline.partition_report import COMPACTED, FAILED, REFUSED, UNKNOWN
 from tierfold.jobs.reports.result import NEEDS_A_PERSON, NEEDS_ANOTHER_RUN
 
@@ -73,14 +74,13 @@ def metrics_of(document: Mapping[str, Any]) -> tuple[Group, ...]:
         by_topic[entry["topic"]].append(entry)
     key = {"tier": document["tier"], "verb": document["verb"]}
     cost_usd = document.get("requests", {}).get("cost_usd")
-    worked = {topic: sum(map(_worked, entries)) for topic, entries in by_topic.items()}
+    worked = {topic: _worked(entries) for topic, entries in by_topic.items()}
+    shares = {} if cost_usd is None else shared_out(cost_usd, worked)
     groups = [_group(key, {}, _of_run(document))]
     for topic, entries in sorted(by_topic.items()):
         values = dict(_of_topic(document, entries))
-        if cost_usd is not None:
-            everything = sum(worked.values())
-            share = worked[topic] / everything if everything else 1 / len(worked)
-            values["tierfold_cost_usd"] = cost_usd * share
+        if topic in shares:
+            values["tierfold_cost_usd"] = shares[topic]
         groups.append(_group({**key, "topic": topic}, entries[0].get("labels", {}), values))
     return tuple(groups)
 
@@ -93,9 +93,10 @@ def _group(
     return Group(key=key, samples=tuple(samples))
 
 
-def _worked(entry: Mapping[str, Any]) -> int:
-    """The bytes of a partition's work, by which the run's cost is shared out."""
-    return sum(entry.get(name) or 0 for name in ("bytes_read", "bytes_written"))
+def _worked(entries: _Entries) -> Worked:
+    names = ("bytes_read", "bytes_written")
+    size_bytes = sum(entry.get(name) or 0 for entry in entries for name in names)
+    return Worked(size_bytes=size_bytes, partitions=len(entries))
 
 
 def _of_run(document: Mapping[str, Any]) -> dict[str, float]:

@@ -57,6 +57,7 @@ from tierfold.jobs.reports.tables import (
     offsets,
     outcomes_line,
     print_rows,
+    rows_shown,
     sentences,
     styled,
 )
@@ -132,12 +133,13 @@ class PlanResult(Result[PartitionReport]):
         if not self.partitions:
             console.print(NO_PARTITIONS)
             return
-        rows = self.shown(view)
+        rows, rows_max = self.shown(view), view.rows_max
         if not view.sort:
             rows.sort(key=_precedence, reverse=True)
             rows.sort(key=lambda report: URGENCY.index(report.outcome))
+            rows_max = rows_shown([report.outcome for report in rows], rows_max)
         columns = _COLUMNS if self.prices is None else _WITH_ESTIMATES
-        print_rows(console, self.title, columns, rows, rows_max=view.rows_max)
+        print_rows(console, self.title, columns, rows, rows_max=rows_max)
         print_refusals(console, rows, of_all=len(self.partitions))
         _print_totals(console, self.partitions)
         if self.prices is not None:

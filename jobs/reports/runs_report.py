@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from rich.console import Console
@@ -13,11 +12,12 @@ from rich.text import Text
 
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.compaction.model.redaction import printable
-from tierfold.compaction.model.wording import dollars, duration, spaced
+from tierfold.compaction.model.wording import counted, duration, spaced
+from tierfold.jobs.context.request_prices import usd_text
 from tierfold.jobs.context.timestamps import timestamp_text
 from tierfold.jobs.pipeline.partition_report import OK
 from tierfold.jobs.reports.result import BY_URGENCY, OF_PARTITIONS, document_head, fields
-from tierfold.jobs.reports.tables import STYLES, Column, in_words, offsets, print_rows
+from tierfold.jobs.reports.tables import STYLES, Column, in_words, offsets, print_rows, rows_shown
 from tierfold.jobs.reports.views import ALL, Columns, Entry, View, csv_of
 from tierfold.jobs.settings.remarks import Remarks
 from tierfold.jobs.verbs.runs import MOVED, RunPartition, RunSummary
@@ -122,16 +122,22 @@ class RunsResult:
         if not self.runs:
             console.print("No run is recorded.")
             return
-        entries, newest = self._entries(view), self.runs[0]
-        title = f"{newest.command} {newest.run}" if self.rows else "runs"
-        table = _OF_PARTITIONS if self.rows else _OF_RUNS
-        print_rows(console, title, table, entries, rows_max=view.rows_max)
+        entries, newest, rows_max = self._entries(view), self.runs[0], view.rows_max
+        if self.rows:
+            if not view.sort:
+                entries.sort(key=lambda entry: _urgency(entry["outcome"]))
+                rows_max = rows_shown([entry["outcome"] for entry in entries], rows_max)
+            title = f"{newest.command} {newest.run}"
+            print_rows(console, title, _OF_PARTITIONS, entries, rows_max=rows_max)
+        else:
+            print_rows(console, "runs", _OF_RUNS, [*_told(entries)], rows_max=rows_max)
         if line := view.line(len(entries), len(self.rows or self.runs)):
             console.print(line)
-        if newest.slowest:
-            slowest = [f"{_name(one)} {duration(one.task_ms)}" for one in newest.slowest]
-            console.print(f"Slowest partitions of {newest.run}: {', '.join(slowest)}.")
+        if working := next((run for run in self.runs if run.slowest), None):
+            slowest = [f"{_name(one)} {duration(one.task_ms)}" for one in working.slowest]
+            console.print(f"Slowest partitions of {working.run}: {', '.join(slowest)}.")
         if self.rows:
+            console.print(_totals(newest))
             console.print(_about(newest, self.rows[-1]), style="dim")
         else:
             console.print("`tierfold runs TIER --run RUN` shows all of one run.", style="dim")
@@ -156,10 +162,38 @@ def _entry(run: RunSummary) -> dict[str, Any]:
 
 def _why(run: RunSummary) -> str:
     """The reasons of its failed partitions, the most urgent first, as one sentence."""
-    failed = sorted(run.failed, key=lambda one: BY_URGENCY.index(one.outcome))
-    named = [f"{_name(one)} {in_words(one.outcome)}: {one.reason}" for one in failed[:NAMED_MAX]]
+    failed = [asdict(one) for one in run.failed]
+    return "; ".join(one.rstrip(".") for one in (*_reasons(failed), *_more(failed)))
+
+
+def _urgency(outcome: str) -> int:
+    """Its place in `BY_URGENCY`; the last one, if another version of tierfold recorded it."""
+    return BY_URGENCY.index(outcome) if outcome in BY_URGENCY else len(BY_URGENCY)
+
+
+def _reasons(failed: Sequence[Entry]) -> list[str]:
+    """The reasons of the first failed partitions of a run, the most urgent first."""
+    ordered = sorted(failed, key=lambda one: _urgency(one["outcome"]))
+    return [
+        f"{one['topic']}-{one['partition']} {in_words(one['outcome'])}: {one['reason']}"
+        for one in ordered[:NAMED_MAX]
+    ]
+
+
+def _more(failed: Sequence[Entry]) -> list[str]:
     more = len(failed) - NAMED_MAX
-    return "; ".join(named) + (f" (and {spaced(more)} more)" if more > 0 else "")
+    return [f"and {spaced(more)} more"] if more > 0 else []
+
+
+def _told(entries: Iterable[Entry]) -> Iterator[Entry]:
+    """The entries with a line for each reason; what an earlier entry says is not said again."""
+    said: set[str] = set()
+    for entry in entries:
+        reasons = _reasons(entry["failed"])
+        lines = [f"{one.split(':')[0]}, as above" if one in said else one for one in reasons]
+        said.update(reasons)
+        shown = map(printable, (*lines, *_more(entry["failed"])))
+        yield {**entry, "reason": "\n".join(shown)}
 
 
 def _row_entry(row: RunRow) -> dict[str, Any]:
@@ -177,16 +211,29 @@ def _name(one: RunPartition) -> str:
     return f"{one.topic}-{one.partition}"
 
 
+def _totals(run: RunSummary) -> str:
+    """How its partitions ended, by how much their logs shrank, and what that cost."""
+    ordered = sorted(run.partitions, key=_urgency)
+    named = ", ".join(f"{spaced(run.partitions[name])} {in_words(name)}" for name in ordered)
+    found = [f"{counted(sum(run.partitions.values()), 'partition')}: {named}."]
+    if run.bytes_in:
+        found.append(f"{decimal(run.bytes_in)} became {decimal(run.bytes_out)}.")
+    if run.cost_usd is not None:
+        found.append(f"Its requests cost {usd_text(run.cost_usd)} at list prices.")
+    return " ".join(found)
+
+
 def _about(run: RunSummary, last: RunRow) -> str:
-    """When the run worked, on what, and what it cost."""
+    """When the run worked, and on what."""
     stages = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in last.stage_seconds.items())
-    requests = ", ".join(f"{spaced(n)} {name}" for name, n in last.requests.items() if n)
+    shown = {name: n for name, n in last.requests.items() if n and not name.endswith("_bytes")}
+    requests = ", ".join(f"{spaced(n)} {name}" for name, n in shown.items())
     return " ".join(
         (
             f"From {timestamp_text(run.started_at_ms)} to {timestamp_text(run.finished_at_ms)},"
             f" by tierfold {run.tierfold_version}.",
             *([f"Stages: {stages}."] if stages else ()),
-            *([f"Requests: {requests}; {_cost(run.cost_usd)} at list prices."] if requests else ()),
+            *([f"Requests: {requests}."] if requests else ()),
         )
     )
 
@@ -197,8 +244,20 @@ def _bytes(entry: Entry) -> str:
     return f"{decimal(entry['bytes_in'])} → {decimal(entry['bytes_out'])}"
 
 
-def _cost(cost_usd: float | None) -> str:
-    return "" if cost_usd is None else dollars(Fraction(cost_usd))
+def _bytes_and_saved(entry: Entry) -> str:
+    saved_bytes: int = entry["saved_bytes"]
+    word = "freed" if entry["verb"] == "vacuum" else "saved"
+    return "\n".join((_bytes(entry), *([f"{decimal(saved_bytes)} {word}"] * (saved_bytes > 0))))
+
+
+def _range(entry: Entry) -> str:
+    """The offsets that the run looked at; none of a partition that it could not inspect."""
+    next_offset: int = entry["next_offset"]
+    return offsets(entry["first_dirty"], next_offset) if next_offset else ""
+
+
+def _size(size_bytes: int | None) -> str:
+    return decimal(size_bytes) if size_bytes else ""
 
 
 def _outcome(entry: Entry) -> Text:
@@ -225,17 +284,17 @@ _OF_RUNS: Final[tuple[Column[Entry], ...]] = (
     ("run", "left", lambda entry: str(entry["run"])),
     ("verb", "left", lambda entry: str(entry["verb"])),
     ("partitions", "left", _outcomes),
-    ("bytes", "right", _bytes),
-    ("cost", "right", lambda entry: _cost(entry["cost_usd"])),
+    ("bytes", "right", _bytes_and_saved),
+    ("cost", "right", lambda entry: usd_text(entry["cost_usd"]).replace("less than", "<")),
     ("took", "right", lambda entry: _took(entry["duration_ms"])),
-    ("why", "left", _sentence),
+    ("why", "left", lambda entry: str(entry["reason"])),
 )
 _OF_PARTITIONS: Final[tuple[Column[Entry], ...]] = (
     ("partition", "left", lambda entry: f"{entry['topic']}-{entry['partition']}"),
     ("outcome", "left", _outcome),
-    ("offsets", "right", lambda entry: offsets(entry["first_dirty"], entry["next_offset"])),
-    ("bytes", "right", _bytes),
-    ("read", "right", lambda entry: decimal(entry["bytes_read"] or 0)),
+    ("offsets", "right", _range),
+    ("bytes", "right", lambda entry: _bytes(entry) if entry["outcome"] in MOVED else ""),
+    ("read", "right", lambda entry: _size(entry["bytes_read"])),
     ("took", "right", lambda entry: _took(entry["task_ms"])),
     ("why", "left", _sentence),
 )

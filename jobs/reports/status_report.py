@@ -28,6 +28,7 @@ from tierfold.jobs.reports.tables import (
     offsets,
     outcomes_line,
     print_rows,
+    rows_shown,
 )
 from tierfold.jobs.reports.views import ALL, Columns, View
 from tierfold.jobs.verbs.status import PartitionStatus
@@ -74,8 +75,11 @@ class StatusResult(Result[PartitionStatus]):
             console.print(NO_PARTITIONS if self.tier else NO_PARTITIONS_TIERED)
             return
         if self.tier:
-            rows = shown if view.sort else sorted(shown, key=lambda status: not status.refusal)
-            print_rows(console, "status", _COLUMNS, rows, rows_max=view.rows_max)
+            rows, rows_max = shown, view.rows_max
+            if not view.sort:
+                rows = sorted(shown, key=lambda status: not status.refusal)
+                rows_max = rows_shown([status.outcome for status in rows], rows_max)
+            print_rows(console, "status", _COLUMNS, rows, rows_max=rows_max)
             print_refusals(console, shown, of_all=of_all)
             console.print(_total(self.partitions))
         if self.cluster is not None:

@@ -37,7 +37,10 @@ UNBOUNDED: Final = 10_000
 """Columns of a console that never has to cut anything."""
 
 ROWS_MAX: Final = 40
-"""Maximum rows of a table, so that it fits a screen. The JSON document has all."""
+"""Maximum rows of a table. The JSON document has all."""
+
+OTHERS_MAX: Final = 10
+"""Of a longer table, how many rows are shown beside those that need a person or another run."""
 
 DRY_RUN: Final = "dry run: nothing is changed"
 NOT_PUBLISHED: Final = "nothing is changed: publishing is not on"
@@ -61,8 +64,20 @@ STYLES: Final = {
 
 URGENCY: Final = tuple(STYLES)
 
+_URGENT: Final = frozenset((REFUSED, FAILED, UNKNOWN, FENCED, LOST_RACE))
+
 SENTENCE_COLUMNS: Final = 28
 """Minimum width of a column of sentences; in a narrower terminal they follow the table."""
+
+
+def rows_shown(outcomes: Sequence[str], rows_max: int) -> int:
+    """Return how many rows of a table are shown whose first ones are urgent, so that it fits.
+
+    `outcomes`: those of all its rows.
+    """
+    if len(outcomes) <= rows_max:
+        return rows_max
+    return min(rows_max, sum(one in _URGENT for one in outcomes) + OTHERS_MAX)
 
 
 def print_rows(

@@ -26,6 +26,7 @@ from tierfold.jobs.reports.tables import (
     outcomes_line,
     print_omitted,
     print_rows,
+    rows_shown,
     sentences,
     styled,
 )
@@ -70,12 +71,13 @@ class VacuumResult(Result[PartitionVacuum]):
     def print_tables(self, console: Console, view: View = ALL) -> None:
         """See `Result`: a dry run also lists the objects."""
         if self.partitions:
-            rows = self.shown(view)
+            rows, rows_max = self.shown(view), view.rows_max
             if not view.sort:
                 rows.sort(key=lambda report: (URGENCY.index(report.outcome), report.key))
+                rows_max = rows_shown([report.outcome for report in rows], rows_max)
             columns = _WITH_EVENTS if any(map(_events, self.partitions)) else _COLUMNS
             title = f"run {self.run_id}" if self.run_id else DRY_RUN
-            print_rows(console, title, columns, rows, rows_max=view.rows_max)
+            print_rows(console, title, columns, rows, rows_max=rows_max)
             print_refusals(console, rows, of_all=len(self.partitions))
             _print_objects(console, rows)
             console.print(_totals(self.partitions))

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -137,6 +137,8 @@ def read_config(path: Path) -> Given:
     return config_of_toml(toml, where=str(path))
 
 
+# A verb that has its tier from the file asks twice.
+@lru_cache(maxsize=1)
 def config_of_toml(toml: str, *, where: str) -> Given:
     """Parse the text of a file; `where` names the file in messages and in sources.
 

@@ -132,7 +132,7 @@ def summaries(rows: pa.Table) -> tuple[RunSummary, ...]:
     A partition in several chunks has the outcome of the last one. Each chunk replaces what the one
     before it wrote, so only the last one's `bytes_out` count.
     """
-    by_run = _by_run(rows)
+    by_run = _by_run(rows.select(COLUMNS))
     of_runs = rows.group_by("run").aggregate(
         [
             *(("command", "min"), ("tierfold_version", "max"), ("cost_usd", "max")),

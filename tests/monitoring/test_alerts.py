@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 from typing import Any, Final
+from urllib.parse import urlencode
 from urllib.request import urlopen
 
 import yaml
@@ -39,7 +44,7 @@ def test_each_alert_fires_when_it_should(tmp_path: Path) -> None:
     assert rules.returncode == 0, rules.stdout + rules.stderr
 
 
-def test_prometheus_scrapes_a_run_and_fires(tmp_path: Path) -> None:
+def test_prometheus_scrapes_a_run_fires_and_answers_the_dashboard(tmp_path: Path) -> None:
     served = tmp_path / "served"
     served.mkdir()
     refusing_run(tmp_path / "tier", "--metrics-file", served / "metrics")
@@ -47,12 +52,25 @@ def test_prometheus_scrapes_a_run_and_fires(tmp_path: Path) -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         try:
-            (alert,) = _alerts_of(tmp_path, server.server_port, "TierfoldRefused")
+            with _prometheus(tmp_path, server.server_port) as prometheus:
+                (alert,) = prometheus.alerts("TierfoldRefused")
+                shown = {query: prometheus.result(query) for query in _queries()}
         finally:
             server.shutdown()
     assert alert["state"] == "firing"
     assert alert["labels"].items() >= {"topic": "orders", "team": "shop", "verb": "compact"}.items()
     assert alert["annotations"]["summary"] == "1 partitions of orders wait for a person"
+    # No partition failed, no brokers were named, and no segment could be gone.
+    idle = ("failed_partitions", "publish_lag", "superseded_overdue", "cost_usd")
+    empty = {query for query, found in shown.items() if not found}
+    assert empty == {query for query in shown if any(word in query for word in idle)}
+
+
+def _queries() -> list[str]:
+    """Every query of the dashboard, for all tiers and topics."""
+    panels = json.loads(monitoring("grafana.json"))["panels"]
+    found = [target["expr"] for panel in panels for target in panel["targets"]]
+    return [re.sub(r"\$\w+", ".*", query) for query in found]
 
 
 class _Textfile(SimpleHTTPRequestHandler):
@@ -64,8 +82,38 @@ class _Textfile(SimpleHTTPRequestHandler):
         """See `BaseHTTPRequestHandler`."""
 
 
-def _alerts_of(folder: Path, scraped_port: int, name: str) -> list[dict[str, Any]]:
-    """The alerts of this name once there are some."""
+@dataclass(frozen=True, slots=True)
+class _Prometheus:
+    """A running Prometheus."""
+
+    address: str
+    log: Path
+
+    def _asked(self, path: str) -> Any:
+        with urlopen(f"http://{self.address}/api/v1/{path}", timeout=10) as answer:
+            return json.load(answer)["data"]
+
+    def alerts(self, name: str) -> list[dict[str, Any]]:
+        """The alerts of this name once there are some."""
+        found: list[dict[str, Any]] = []
+
+        def is_firing() -> bool:
+            alerts = self._asked("alerts")["alerts"]
+            found[:] = [one for one in alerts if one["labels"]["alertname"] == name]
+            return bool(found)
+
+        until(is_firing, self.log)
+        return found
+
+    def result(self, query: str) -> list[Any]:
+        """What it answers to a query; raises HTTPError if that is no PromQL."""
+        found: list[Any] = self._asked(f"query?{urlencode({'query': query})}")["result"]
+        return found
+
+
+@contextmanager
+def _prometheus(folder: Path, scraped_port: int) -> Iterator[_Prometheus]:
+    """A Prometheus with our alerts that scrapes this port."""
     (folder / "alerts.yml").write_text(monitoring("alerts.yml"))
     config = {
         "global": {"scrape_interval": "200ms", "evaluation_interval": "200ms"},
@@ -78,22 +126,12 @@ def _alerts_of(folder: Path, scraped_port: int, name: str) -> list[dict[str, Any
         ],
     }
     (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
-    address = f"127.0.0.1:{free_port()}"
-    found: list[dict[str, Any]] = []
-
-    def is_firing() -> bool:
-        with urlopen(f"http://{address}/api/v1/alerts", timeout=10) as answer:
-            alerts = json.load(answer)["data"]["alerts"]
-        found[:] = [one for one in alerts if one["labels"]["alertname"] == name]
-        return bool(found)
-
+    address, log = f"127.0.0.1:{free_port()}", folder / "prometheus.log"
     arguments = [
         PROMETHEUS,
         f"--config.file={folder / 'prometheus.yml'}",
         f"--storage.tsdb.path={folder / 'tsdb'}",
         f"--web.listen-address={address}",
     ]
-    log = folder / "prometheus.log"
     with running(arguments, f"http://{address}/-/ready", log):
-        until(is_firing, log)
-    return found
+        yield _Prometheus(address, log)

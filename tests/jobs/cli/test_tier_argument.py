@@ -8,6 +8,7 @@ import pytest
 
 from tests.jobs.commands import tierfold
 from tests.jobs.tiers import copied, key_of, updated_tier
+from tierfold.jobs.settings.layers import config_of_toml
 
 tier = copied(lambda folder: updated_tier(folder, [key_of("orders")], 2))
 
@@ -29,6 +30,12 @@ def test_the_nearest_one_counts(
     tierfold("status").refuses("/no/tier (from TIERFOLD_TIER): there is no such folder")
     assert tierfold("status", tier, "--json").document["tier"] == str(tier)
     tierfold("status", "/not/there").refuses("tierfold: /not/there: there is no such folder")
+
+
+def test_the_file_is_parsed_once(tier: Path, tmp_path: Path) -> None:
+    config_of_toml.cache_clear()
+    assert tierfold("status", "--config", settings_file(tmp_path, tier)).code == 0
+    assert config_of_toml.cache_info().misses == 1
 
 
 def test_one_argument_is_the_partition(tier: Path, monkeypatch: pytest.MonkeyPatch) -> None:

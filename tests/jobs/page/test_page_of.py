@@ -19,12 +19,13 @@ from tests.compaction.builders import (
 )
 from tierfold.compaction.discovery.view import Refusal, RefusalReason
 from tierfold.compaction.model.bindings import UNDECLARED, Detached
-from tierfold.compaction.model.errors import BadSettings
+from tierfold.compaction.model.errors import UNCHANGED, BadSettings
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.planning.partition_plan import PartitionPlan, partition_plan
 from tierfold.compaction.planning.plan import Rest, RestReason
+from tierfold.compaction.publishing.steps import Done, RefusalCode, Refused, Step, Wait
 from tierfold.jobs.context.request_prices import storage_price
-from tierfold.jobs.page.page_model import Page, Skipped, Urgency
+from tierfold.jobs.page.page_model import Day, Page, Skipped, Urgency
 from tierfold.jobs.page.page_of import TOP, About, page_of
 from tierfold.jobs.page.recorded import Recorded, Unfinished
 from tierfold.jobs.page.surveyed import most_dirty
@@ -66,6 +67,7 @@ def replaced(plan: PartitionPlan, retired_at_ms: int, **changed: Any) -> Partiti
 def test_a_quiet_tier_has_no_problem() -> None:
     page = shown(PLAN, NOT_COMPACTED)
     assert (page.problems, page.partitions, page.topics_in_all) == ((), 1, 1)
+    assert page.problems_left_out == 0
     (topic,) = page.topics
     assert (topic.live_bytes, topic.clean_bytes, topic.cleanable_bytes) == (3000, 1000, 2000)
     assert topic.dirty_ratio == 2 / 3
@@ -108,6 +110,26 @@ def test_what_needs_a_person_comes_by_urgency_with_its_remedy() -> None:
     assert last[3] == "If no broker serves this tier, set tier.binding=detached."
 
 
+def test_that_nothing_was_changed_is_nothing_to_do() -> None:
+    unreadable = replace(GAP, remedy=UNCHANGED)
+    lost = replace(GAP, detail="it is gone", remedy=f"{UNCHANGED} Bring it back.")
+    plans = [
+        replace(PLAN, key=replace(KEY, partition=number), choice=refusal)
+        for number, refusal in enumerate((unreadable, lost))
+    ]
+    assert [one.remedy for one in shown(*plans).problems] == ["", "Bring it back."]
+
+
+def test_clean_topics_have_no_place_among_the_dirty_ones() -> None:
+    clean = a_view(a_chain(10), cleaner_offsets=cleaned_to(10))
+    quiet = replace(partition_plan(clean, (), RULES, NOW_MS), key=replace(KEY, topic="quiet"))
+    page = shown(PLAN, quiet)
+    assert [one.topic for one in page.topics] == ["orders", "quiet"]
+    assert [one.topic for one in page.dirty_topics] == ["orders"]
+    late = replace(page, topics=tuple(replace(one, delay_ms=1) for one in page.topics))
+    assert late.dirty_topics == late.topics
+
+
 def test_vacuum_has_a_day_to_delete() -> None:
     last_ms = NOW_MS - 2 * DAY_MS
     assert shown(replaced(PLAN, last_ms, binding=Detached())).problems == ()
@@ -120,6 +142,23 @@ def test_a_swap_that_brokers_have_not_is_unfinished() -> None:
     (problem,) = shown(replace(PLAN, view=served)).problems
     assert (problem.urgency, problem.where) == (Urgency.OPEN, "orders-3")
     assert problem.why == "the catalog does not note that brokers have the newest pass"
+
+
+@pytest.mark.parametrize(
+    ("step", "why"),
+    [
+        (Done(), []),
+        (Wait(until_ms=None, why="copies are on"), ["not wholly published: copies are on"]),
+        (
+            Refused(code=RefusalCode.READ_ONLY, why="a strange record"),
+            ["nothing can be published, so no new pass begins: a strange record"],
+        ),
+    ],
+)
+def test_what_brokers_were_seen_to_have_counts(step: Step, why: list[str]) -> None:
+    served = a_view(a_chain(10), cleaner_offsets=cleaned_to(10), served_by=CLUSTER)
+    found = shown(replace(PLAN, view=served, step=step)).problems
+    assert [one.why for one in found] == why
 
 
 def test_compaction_is_late_past_its_lag() -> None:
@@ -144,6 +183,43 @@ def test_thousands_of_partitions_leave_the_top_and_the_totals() -> None:
     assert (len(page.problems), page.problems_left_out) == (TOP, 100 - TOP)
     assert sum(owner.partitions for owner in page.owners) == 5000
     assert len(most_dirty(plans, 6)) == 6
+
+
+def test_the_newest_day_has_the_sums_and_without_days_there_are_none() -> None:
+    first = Day(
+        day="2026-01-01",
+        bytes_in=9,
+        bytes_out=4,
+        saved_bytes=5,
+        freed_bytes=0,
+        cost_usd=None,
+        removed={},
+        requests={},
+    )
+    days = (first, replace(first, saved_bytes=7, cost_usd=2.0), replace(first, cost_usd=1.0))
+    page = shown(PLAN, runs=Recorded(days=days))
+    assert (page.saved_bytes, page.cost_usd) == (5, 3.0)
+    assert replace(page, days=days[:1]).cost_usd is None
+    assert (shown(PLAN).saved_bytes, shown(PLAN).cost_usd) == (0, None)
+    (topic,) = page.topics
+    assert replace(topic, clean_bytes=0, cleanable_bytes=0).dirty_ratio == 0
+
+
+def test_what_could_not_be_inspected_counts_without_bytes() -> None:
+    unseen = PartitionPlan(key=replace(KEY, partition=9), rules=RULES, choice=GAP)
+    page = shown(PLAN, unseen)
+    (topic,) = page.topics
+    assert (topic.partitions, topic.live_bytes, topic.clean_bytes) == (2, 3000, 1000)
+    assert (page.oldest_horizon, len(page.problems)) == (None, 1)
+    assert most_dirty([unseen, PLAN], 2) == [PLAN]
+
+
+def test_the_dirtiest_partition_comes_first_and_an_empty_one_not_at_all() -> None:
+    clean = a_view(a_chain(*[10] * 5), cleaner_offsets=cleaned_to(50))
+    large = replace(partition_plan(clean, (), RULES, NOW_MS), key=replace(KEY, partition=7))
+    unknown = replace(large, key=replace(KEY, partition=8), ratio=None)
+    empty = replace(PLAN, view=a_view(()), key=replace(KEY, partition=6))
+    assert most_dirty([empty, large, unknown, PLAN], 9) == [PLAN, unknown, large]
 
 
 def test_owners_have_what_was_saved_for_them_also_of_topics_that_are_gone() -> None:
@@ -174,7 +250,12 @@ def test_a_runs_document_says_what_key_indexes_spared() -> None:
 
 
 @pytest.mark.parametrize(
-    "document", [{}, {"verb": "plan"}, {"verb": "compact", "run": "r", "partitions": [{}]}]
+    "document",
+    [
+        {},
+        {"verb": "plan", "run": None, "partitions": []},
+        {"verb": "compact", "run": "r", "partitions": [{}]},
+    ],
 )
 def test_another_document_is_refused_by_its_place(document: dict[str, Any]) -> None:
     with pytest.raises(BadSettings, match=r"d\.json"):

@@ -64,7 +64,9 @@ def test_a_day_has_the_sums_of_its_runs() -> None:
         requests={"deletes": 4},
         cost_usd=0.25,
     )
-    (day,) = of(FIRST, bills, vacuum).days
+    found = of(FIRST, bills, vacuum)
+    assert found.saved_by_topic == {"orders": 2000, "bills": 2000}
+    (day,) = found.days
     assert day == Day(
         day="2026-01-01",
         bytes_in=6000,
@@ -116,6 +118,7 @@ def test_a_partition_that_failed_stays_until_its_verb_succeeds() -> None:
 def test_the_slowest_are_those_of_the_newest_run_with_tasks() -> None:
     idle = replace(LATER, task_ms=None)
     assert of(idle, FIRST).slowest == (Slow(partition="orders-3", task_ms=1700),)
+    assert of(idle).slowest == ()
 
 
 def test_the_newest_run_of_each_verb_is_shown() -> None:

@@ -48,7 +48,7 @@ def test_the_metrics_of_a_run_and_of_its_topics() -> None:
         document(
             entry("orders", labels={"team": "shop"}),
             entry("orders", "refused", ratio=None, bytes_read=0, bytes_written=0),
-            entry("bills", "failed", ratio=dirtier),
+            entry("bills", "failed", ratio=dirtier, bytes_out=0),
             entry("idle", "nothing_to_do", bytes_read=0, bytes_written=0),
         )
     )
@@ -80,22 +80,23 @@ def test_a_run_of_nothing_has_its_own_metrics() -> None:
     assert values(run)["cleaner_recopy_percent"] == values(run)["max_dirty_percent"] == 0
 
 
-def test_the_cost_is_shared_out_by_bytes() -> None:
+def test_the_cost_is_shared_out_by_bytes_and_of_an_idle_run_by_partitions() -> None:
     work = document(
         entry("a"), entry("b", bytes_read=2000, bytes_written=1000), requests={"cost_usd": 2.0}
     )
     _, first, second = metrics_of(work)
     assert (values(first)["cost_usd"], values(second)["cost_usd"]) == (0.5, 1.5)
     nothing = {"bytes_read": None, "bytes_written": 0}
-    idle = document(entry("a", **nothing), entry("b", **nothing), requests={"cost_usd": 2.0})
-    assert [values(group)["cost_usd"] for group in metrics_of(idle)[1:]] == [1.0, 1.0]
+    entries = (entry("a", **nothing), *(entry("b", **nothing, partition=n) for n in range(3)))
+    idle = document(*entries, requests={"cost_usd": 2.0})
+    assert [values(group)["cost_usd"] for group in metrics_of(idle)[1:]] == [0.5, 1.5]
 
 
 def test_what_brokers_are_still_to_be_sent() -> None:
     sent = {"events_planned": 6, "events_sent": 6}
-    (_, orders) = metrics_of(
-        document(entry("a", **sent), entry("a", events_planned=4, events_sent=1))
-    )
+    more = {"events_planned": 1, "events_sent": 3}  # What another run left was sent, too.
+    less = {"events_planned": 4, "events_sent": 1}
+    (_, orders) = metrics_of(document(*(entry("a", **one) for one in (sent, less, more))))
     assert values(orders)["publish_lag_events"] == 3
     assert values(orders)["unfinished_swaps"] == 1
 

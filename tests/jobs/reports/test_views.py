@@ -34,7 +34,7 @@ from tierfold.jobs.reports import (
 )
 from tierfold.jobs.reports.plan_report import PlanResult
 from tierfold.jobs.reports.status_report import StatusResult
-from tierfold.jobs.reports.tables import ROWS_MAX, Column
+from tierfold.jobs.reports.tables import OTHERS_MAX, ROWS_MAX, Column
 from tierfold.jobs.reports.verify_report import VerifyResult
 from tierfold.jobs.reports.views import View, csv_of
 from tierfold.jobs.verbs.status import PartitionStatus
@@ -134,7 +134,8 @@ def test_without_a_view_what_needs_a_person_comes_first() -> None:
 def test_wide_prints_every_row() -> None:
     fleet = PlanResult(tier="/tier", partitions=tuple(FLEET[:500]))
     assert len(rows_of(printed(fleet, View(is_wide=True)))) == 500
-    assert len(rows_of(printed(fleet, View()))) == ROWS_MAX
+    assert len(rows_of(printed(fleet, View()))) == OTHERS_MAX
+    assert len(rows_of(printed(fleet, View(sort="bytes")))) == ROWS_MAX
 
 
 def test_a_document_has_the_view_and_the_totals_of_all() -> None:

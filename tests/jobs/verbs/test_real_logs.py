@@ -132,7 +132,7 @@ def test_a_missing_segment_is_refused_and_both_ways_out_work(tier: Path, tmp_pat
     moved(low, tmp_path / "low")
     text = reason(ran("plan", tier))
     assert "starts at 18948; offsets " in text
-    assert "bring it back" in text
+    assert "bring the missing segment back" in text
     assert "move the segments below offset 18948 out of the tier" in text
     bring_back()
     assert outcome(ran("plan", tier, *HOLES)) == "planned"

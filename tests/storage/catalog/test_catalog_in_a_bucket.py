@@ -33,11 +33,10 @@ from tierfold.compaction.model.outcomes import Committed, LostRace, Unknown
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.storage.catalog.catalog import Catalog
 from tierfold.storage.catalog.delta_log import DeltaLog
-from tierfold.storage.catalog.delta_tables import (
-    MEMORY_HOURS,
-)
+from tierfold.storage.catalog.delta_tables import MEMORY_HOURS, DeltaFolder, TableLayout
 from tierfold.storage.catalog.opened_files import table_files
 from tierfold.storage.catalog.runs_table import RunsTable
+from tierfold.storage.catalog.schema import RUNS
 from tierfold.storage.clock import now_ms
 from tierfold.storage.tiers.store_options import StoreOptions
 
@@ -135,6 +134,15 @@ class TestLostAnswers:
         assert lost.seen
         assert RunsTable(place.uri).read() == (A_RUN, replace(A_RUN, chunk=1))
 
+    def test_a_merge_of_the_runs_files_loses_no_row(self, place: Place) -> None:
+        rows = [replace(A_RUN, chunk=chunk) for chunk in range(4)]
+        for row in rows:
+            RunsTable(place.uri).append([row])
+        lost = place.lose_answer(f"_delta_log/{len(rows) + 1:020d}.json")
+        merge_runs(place.uri, place.proxied)
+        assert lost.seen
+        assert RunsTable(place.uri).read() == tuple(rows)
+
     def test_a_checkpoint_and_a_boundary_are_there(self, place: Place) -> None:
         lost = [
             place.lose_answer(".checkpoint.parquet"),
@@ -149,6 +157,15 @@ class TestLostAnswers:
         assert all(fault.seen for fault in lost)
         assert log.boundary.read() == 3
         assert place.versions() == [3]
+
+
+def merge_runs(uri: str, options: StoreOptions) -> None:
+    """Merge all data files of the runs, and check that one is left."""
+    table = DeltaFolder(f"{uri}/runs", TableLayout(schema=RUNS), options=options)
+    table.merge_files(file_bytes=2**20, file_rows=1000, files_max=1)
+    files = table_files(f"{uri}/runs", options)
+    found = DeltaTable(f"{uri}/runs", storage_options=files.delta_options())
+    assert len(found.file_uris()) == 1
 
 
 def held_commit(
