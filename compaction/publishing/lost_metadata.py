@@ -12,6 +12,10 @@ delete.
 
 Whatever a consumer gets at the log start, local or not, nothing lies below it that is lost.
 
+Of live segments that another live one contains, as after uploads of two leaders, only the outer one
+is finished. A broker that goes on from memory would find the inner one again, and nothing behind
+its end.
+
 Rule: PUBLISHING 6.6; SWAP.md 8 (`trial_lost_metadata.py`).
 """
 
@@ -147,7 +151,9 @@ def rebuild_step(look: Look, *, is_served: bool, is_copying: bool) -> RebuildSte
     updates = [_finished(one, look.now_ms) for one in ends]
     # All are started before the first is finished.
     events: tuple[Event, ...] = to_start or tuple(updates)
-    finished_later = sum(one.segment_id in look.live_ids for one in to_start)
+    inner = _inner_ids(look)
+    live = (one for one in to_start if one.segment_id in look.live_ids)
+    finished_later = sum(one.segment_id not in inner for one in live)
     return NameAgain(
         order=SafeOrder.FROM_MEMORY if is_served else SafeOrder.COPYING_STOPPED,
         purpose=Purpose.NAME_AGAIN if to_start else Purpose.SERVE_AGAIN,
@@ -168,9 +174,24 @@ def unnamed(look: Look) -> tuple[SegmentAdded, ...]:
 
 
 def _unfinished(look: Look) -> tuple[SegmentAdded, ...]:
-    """The live segments that a rebuild has started, by start offset."""
-    found = look.view.in_state(SegmentState.COPY_STARTED)
-    return tuple(one.added for one in found if _is_begun(look, one))
+    """The live segments that a rebuild has started and has to finish, by start offset."""
+    found, inner = look.view.in_state(SegmentState.COPY_STARTED), _inner_ids(look)
+    begun = (one.added for one in found if _is_begun(look, one))
+    return tuple(one for one in begun if one.segment_id not in inner)
+
+
+def _inner_ids(look: Look) -> frozenset[str]:
+    """Ids of live segments that another live one contains, which is finished or will be."""
+    at_work = {
+        one.added.segment_id for one in look.uploads_at_work if one.added.broker_id != NO_BROKER
+    }
+    live = (one for one in look.rebuilds.values() if one.segment_id in look.live_ids - at_work)
+    inner, reached = set[str](), -1
+    for one in sorted(live, key=lambda one: (one.start_offset, -one.end_offset, one.segment_id)):
+        if one.end_offset <= reached:
+            inner.add(one.segment_id)
+        reached = max(reached, one.end_offset)
+    return frozenset(inner)
 
 
 def _is_begun(look: Look, segment: BrokerSegment) -> bool:
@@ -239,7 +260,8 @@ def _in_order(
     before it takes the place of all behind its start, so what holds another is found afterwards.
     Where brokers have uploaded offsets again since, they may have to descend.
     """
-    ends = [*(one for one in to_start if one.segment_id in look.live_ids), *to_finish]
+    new_ids = look.live_ids - _inner_ids(look)
+    ends = [*(one for one in to_start if one.segment_id in new_ids), *to_finish]
     ends.sort(key=lambda one: (one.end_offset, -one.start_offset, one.segment_id))
     hidden: tuple[OffsetRange, ...] = ()
     for ordered in (tuple(_as_in_a_swap(look, ends)), tuple(ends), tuple(reversed(ends))):
