@@ -7,8 +7,9 @@
     finished       it stays: consumers read it
 
 What was retired before lost metadata were named again stays while it has objects: whether brokers
-read it the topic says only if they list it. What brokers uploaded and left behind is reported, and
-is theirs to delete.
+read it the topic says only if they list it. Below their log start they read nothing, and one that
+has restarted since no longer deletes it: there it goes, also if brokers uploaded it. Whatever else
+they uploaded and left behind is reported, and is theirs to delete.
 
 Rule: PUBLISHING 1.3, 6.1.
 """
@@ -66,8 +67,9 @@ def dropped_by_brokers(
         name, is_ours = entry.segment.segment_id, not entry.segment.is_named_by_brokers
         if name in present and not view.state.knows_names_of(entry, view.brokers.log_start):
             continue
+        is_lost = view.state.rebuilt_at_ms >= (entry.retired_at_ms if name in present else 0)
         match phase_of(name, view.brokers):
-            case Phase.NEVER_NAMED if is_ours:
+            case Phase.NEVER_NAMED if is_ours or is_lost:
                 never.add(name)
             case Phase.GONE if is_ours or name not in present:
                 gone.add(name)

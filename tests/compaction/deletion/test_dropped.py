@@ -70,6 +70,25 @@ def planned(view: PartitionView) -> DeletionPlan:
     return deletion_plan_of(view, Rules(retention_ms=-1), ServedBy(CLUSTER), TIMES)
 
 
+@pytest.mark.parametrize("is_ours", [False, True])
+@pytest.mark.parametrize(
+    ("is_there", "log_start", "retired_later_ms", "goes"),
+    [(True, 9, 0, False), (True, 10, 0, True), (False, 9, 0, True), (False, 10, 1, True)],
+)
+def test_what_a_lost_topic_named_goes_whoever_made_it(
+    is_there: bool, log_start: int, retired_later_ms: int, goes: bool, is_ours: bool
+) -> None:
+    """Once no consumer reads it: brokers that have restarted no longer know it."""
+    one = entry(is_ours=is_ours)
+    view = seen(one, NEVER, is_there=is_there)
+    brokers = brokers_have(LIVE_EVENTS, [segment_id("old")], log_start=log_start)
+    at_ms = one.retired_at_ms - retired_later_ms
+    rebuilt = Consent(kind=ConsentKind.REBUILT, given_at_ms=at_ms, run="mine")
+    assert view.state is not None
+    state = replace(view.state, consents=(rebuilt,))
+    assert bool(planned(replace(view, state=state, brokers=brokers)).starting) is goes
+
+
 @pytest.mark.parametrize("state", ["never named", "gone"])
 @pytest.mark.parametrize(
     ("is_there", "log_start", "is_kept"),
