@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given as drawn
@@ -17,7 +16,7 @@ from hypothesis import strategies as st
 from tests.compaction.broker_events import FINISHED, GONE, LISTED, view
 from tests.compaction.builders import LINEAGE, a_chain, a_segment, epochs, retired
 from tests.compaction.looks import a_look, a_row, given, own, replacement, started, whole
-from tests.compaction.lost_looks import AGAIN, ROW, TWIN, R, U, V, W, lost, named, step
+from tests.compaction.lost_looks import AGAIN, ROW, TWIN, R, U, V, W, lost, named, sent, step
 from tierfold.compaction.brokers.broker_view import Naming, ReadOnly, ReadOnlyCause
 from tierfold.compaction.brokers.event_bytes import encode
 from tierfold.compaction.brokers.events import Event, SegmentAdded
@@ -42,20 +41,6 @@ from tierfold.compaction.publishing.lost_metadata import (
 from tierfold.compaction.publishing.next_step import next_step
 from tierfold.compaction.publishing.ranges import OffsetRange, ranges_found
 from tierfold.compaction.publishing.steps import Done, Purpose, RefusalCode, Refused, Send
-
-
-def sent(row: PartitionState = ROW, **fields: Any) -> list[Event]:
-    """All events of a rebuild, each batch checked and taken before the next look."""
-    events: list[Event] = []
-    for _ in range(9):
-        look = lost(row, events, **fields)
-        found = step(look)
-        if isinstance(found, NothingLost):
-            return events
-        assert isinstance(found, NameAgain), found
-        assert isinstance(checked(look, found.events), Checked)
-        events += found.events
-    raise AssertionError("a rebuild comes to an end")
 
 
 def in_words(events: Iterable[Event]) -> list[str]:
@@ -291,28 +276,6 @@ def test_what_holds_another_is_finished_after_it() -> None:
     look = a_look(row, sent(row))
     found = ranges_found(PartitionFold.resumed(look.view), LINEAGE, OffsetRange(0, 30))
     assert found == (OffsetRange(0, 30),)
-
-
-def test_brokers_that_go_on_from_memory_still_find_what_lies_behind_an_inner_segment() -> None:
-    """A leader had uploaded the last of two segments again, as a part of a larger one."""
-    first, inner, behind = a_segment(0, 4), a_segment(5, 9), a_segment(13, 20)
-    outer = a_segment(10, 12, segment_id=AGAIN, skipped_offsets=7, skipped_bytes=70)
-    row = a_row([first, inner, outer, behind])
-    uploads = whole(first, inner, a_segment(3, 12, segment_id=AGAIN), behind)
-    look = a_look(row, [*uploads, *sent(row)])
-    found = ranges_found(PartitionFold.resumed(look.view), LINEAGE, OffsetRange(0, 20))
-    assert found == (OffsetRange(0, 20),)
-    assert finished(row) == [first.segment_id, AGAIN, behind.segment_id]
-
-
-def test_what_brokers_uploaded_again_since_as_a_part_of_more_is_only_started() -> None:
-    again = a_segment(10, 14, segment_id=AGAIN, skipped_offsets=10, skipped_bytes=100)
-    row = a_row([U, again])
-    topic = whole(a_segment(0, 14, segment_id=AGAIN))
-    found = named(lost(row, topic))
-    assert [one.segment_id for one in found.events] == [U.segment_id]
-    assert found.events_left == 1
-    assert step(lost(row, [*topic, *found.events])) == NothingLost()
 
 
 @pytest.mark.parametrize(

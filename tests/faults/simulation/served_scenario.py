@@ -10,6 +10,8 @@ from functools import partial
 from typing import Final
 
 from tests.compaction.hash_keys import FINGERPRINT
+from tests.faults.broker_model.modelled_cluster import BROKERS
+from tests.faults.broker_model.tier_contents import PARTS
 from tests.faults.simulation.environment_checks import Violation
 from tests.faults.simulation.scenario import Scenario
 from tests.faults.simulation.served_brokers import (
@@ -24,6 +26,7 @@ from tests.faults.simulation.served_brokers import (
     upload_next,
 )
 from tests.faults.simulation.served_environment import ServedEnvironment, drawn_served
+from tests.faults.simulation.served_rebuild import copies_on, loses_metadata, rebuild
 from tests.faults.simulation.served_restore import restore
 from tests.faults.simulation.served_verbs import compact, compact_detached, vacuum
 from tests.faults.simulation.simulation_scheduler import (
@@ -35,6 +38,7 @@ from tests.faults.simulation.simulation_scheduler import (
     Fault,
 )
 from tierfold.compaction.brokers.events import SegmentState
+from tierfold.compaction.discovery.metadata_loss import is_known_since
 from tierfold.compaction.model.segment_ids import Maker, maker_of
 from tierfold.compaction.publishing.replacements import NO_BROKER
 from tierfold.compaction.publishing.steps import Done
@@ -76,7 +80,7 @@ def _begin(environment: ServedEnvironment) -> None:
     while rng.random() < 0.9 and upload_next(environment, cluster.leader, before):
         scheduler.pause(MINUTE_MS)
         cluster.catch_up()
-    if rng.random() < 0.2:
+    if rng.random() < 0.2 and not environment.has_loss:
         compact_detached(environment, Actor(name="d", scheduler=scheduler, is_witness=True))
         environment.outcomes["compacted before"] += 1
     environment.scheduler.is_calm = False
@@ -96,6 +100,8 @@ def _begin(environment: ServedEnvironment) -> None:
         scheduler.spawn(f"vacuum{number}", partial(_vacuums, environment), after_ms=after_ms)
     if environment.has_restores:
         scheduler.spawn("person", partial(_restores, environment))
+    if environment.has_loss:
+        scheduler.spawn("loss", partial(loses_metadata, environment), allowed=frozenset())
     if rng.random() < 0.3:
         scheduler.spawn("admin", partial(deletes_records, environment), allowed=frozenset())
     if environment.has_stops:
@@ -140,7 +146,10 @@ def _converge(environment: ServedEnvironment, actor: Actor) -> None:
     calm = Actor(name="calm", scheduler=scheduler, is_witness=True)
     for number in range(ROUNDS_MAX):
         scheduler.pause(8 * HOUR_MS)
+        if number == ROUNDS_MAX // 2 and environment.has_loss and environment.may_restart:
+            _restart_all(environment)
         cluster.catch_up()
+        _rebuild_calmly(environment, broker, calm, f"rebuild calm{number}")
         # Without new records a dead upload holds its group until another one covers it.
         cluster.log.locals[cluster.leader].roll(cluster.log.end)
         while upload_next(environment, cluster.leader, broker):
@@ -156,19 +165,51 @@ def _converge(environment: ServedEnvironment, actor: Actor) -> None:
     environment.fail(f"{step} after {ROUNDS_MAX} rounds: {_left(environment)}")
 
 
+def _rebuild_calmly(
+    environment: ServedEnvironment, broker: Actor, calm: Actor, name: str
+) -> None:
+    """Name all again, if it is due, once brokers have deleted what lies below the log start."""
+    for number in range(2):
+        if environment.is_rebuild_due:
+            expire(environment, broker)
+            rebuild(environment, calm, f"{name}.{number}")
+            environment.cluster.catch_up_wholly()
+    copies_on(environment)
+
+
+def _restart_all(environment: ServedEnvironment) -> None:
+    """Restart the brokers one by one: of what was retired they remember more than the topic."""
+    cluster = environment.cluster
+    for number in range(BROKERS):
+        cluster.stop(number)
+        cluster.start(number)
+        cluster.catch_up_wholly()
+    cluster.elect(cluster.leader)
+    environment.outcomes["brokers restarted at the end"] += 1
+
+
 def _left(environment: ServedEnvironment) -> str:
     """What is not as it must be at the end, or ""."""
     cluster, row = environment.cluster, environment.table.row
     if holes := cluster.holes(cluster.whole):
         return f"offsets {holes} are out of range"
+    if environment.is_rebuild_due or any(broker.lacks for broker in cluster.brokers):
+        return "brokers do not have what the tier has"
     if row.retired:
         return f"still retired: {sorted(row.retired_ids)}"
     live = {one.segment_id for one in row.segments}
     for segment in cluster.whole.segments.values():
         is_right = segment.segment_id in live and segment.state is SegmentState.COPY_FINISHED
+        # An upload that a rebuild has started, and that others cover, stays so as any dead one.
+        is_right |= (
+            maker_of(segment.segment_id, FINGERPRINT) is Maker.BROKER
+            and segment.state is SegmentState.COPY_STARTED
+        )
         if segment.added.broker_id == NO_BROKER and not is_right:
             return f"brokers have {segment.segment_id} in {segment.state.name}"
     for segment_id in environment.tier.present() - live:
-        if maker_of(segment_id, FINGERPRINT) is Maker.THIS_CATALOG:
+        written_ms = max(environment.tier.objects.get((segment_id, part), 0) for part in PARTS)
+        is_known = is_known_since(row, cluster.metadata_start, written_ms)
+        if maker_of(segment_id, FINGERPRINT) is Maker.THIS_CATALOG and is_known:
             return f"an object of {segment_id} is left"
     return ""
