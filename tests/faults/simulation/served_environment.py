@@ -129,8 +129,8 @@ class ServedEnvironment:
         return self.cluster.is_lost or any(self.unnamed_uploads())
 
     def unnamed_uploads(self) -> Iterator[str]:
-        """The whole uploads that neither the row nor a topic that was lost names."""
-        named_ids = self.table.row.named_ids | self.cluster.whole.named
+        """The whole uploads that a topic which was lost does not name, and that may be live."""
+        named_ids = self.table.row.retired_ids | self.cluster.whole.named
         for segment_id in self.tier.present() if self.cluster.metadata_start else ():
             is_upload = maker_of(segment_id, FINGERPRINT) is Maker.BROKER
             if is_upload and segment_id not in named_ids and self.tier.is_whole(segment_id):

@@ -46,7 +46,7 @@ from tierfold.compaction.publishing.lost_metadata import (
     rebuild_step,
     with_rebuilds,
 )
-from tierfold.compaction.publishing.steps import Refused, Send
+from tierfold.compaction.publishing.steps import RefusalCode, Refused, Send
 
 WAITS_MS: Final = (0, MINUTE_MS, HOUR_MS, 8 * HOUR_MS)
 LOSES_MAX: Final = 1000
@@ -220,6 +220,9 @@ class _Rebuild:
         environment.happened(f"rebuild refused by {type(step).__name__}: {step}")
         match step:
             case Refused():
+                finished = {one.added.segment_id for one in plain.finished}
+                if step.code is RefusalCode.NO_ORDER and not finished <= plain.whole:
+                    return  # An upload was finished after the listing: the next look has it.
                 self.run.judge_refusal(plain, step)
             case StopCopying():
                 environment.act(

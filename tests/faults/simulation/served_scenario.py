@@ -40,7 +40,6 @@ from tests.faults.simulation.simulation_scheduler import (
 from tierfold.compaction.brokers.events import SegmentState
 from tierfold.compaction.discovery.metadata_loss import is_known_since
 from tierfold.compaction.model.segment_ids import Maker, maker_of
-from tierfold.compaction.publishing.replacements import NO_BROKER
 from tierfold.compaction.publishing.steps import Done
 
 ROUNDS_MAX: Final = 12
@@ -200,12 +199,9 @@ def _left(environment: ServedEnvironment) -> str:
     live = {one.segment_id for one in row.segments}
     for segment in cluster.whole.segments.values():
         is_right = segment.segment_id in live and segment.state is SegmentState.COPY_FINISHED
-        # An upload that a rebuild has started, and that others cover, stays so as any dead one.
-        is_right |= (
-            maker_of(segment.segment_id, FINGERPRINT) is Maker.BROKER
-            and segment.state is SegmentState.COPY_STARTED
-        )
-        if segment.added.broker_id == NO_BROKER and not is_right:
+        # A rebuild names uploads, too; those that others cover stay as any dead one.
+        is_ours = maker_of(segment.segment_id, FINGERPRINT) is Maker.THIS_CATALOG
+        if is_ours and not is_right:
             return f"brokers have {segment.segment_id} in {segment.state.name}"
     for segment_id in environment.tier.present() - live:
         written_ms = max(environment.tier.objects.get((segment_id, part), 0) for part in PARTS)
