@@ -75,7 +75,7 @@ def planned(view: PartitionView) -> DeletionPlan:
     ("is_there", "log_start", "retired_later_ms", "goes"),
     [(True, 9, 0, False), (True, 10, 0, True), (False, 9, 0, True), (False, 10, 1, True)],
 )
-def test_what_a_lost_topic_named_goes_whoever_made_it(
+def test_what_a_lost_topic_named_goes_also_if_brokers_made_it(
     is_there: bool, log_start: int, retired_later_ms: int, goes: bool, is_ours: bool
 ) -> None:
     """Once no consumer reads it: brokers that have restarted no longer know it."""
