@@ -26,6 +26,11 @@ _CHECK: Final = (
     " are missing, bring them back from a backup. Then run again."
 )
 
+_SINCE: Final = (
+    "If an upload has just ended, run this again: what is whole is then part of the log. Otherwise"
+    " bring the objects of this segment back from a backup, and run this again."
+)
+
 _NAMED: Final = 5
 """How many segments a refusal names; it counts the others."""
 
@@ -46,7 +51,8 @@ def step_refusal(
             return _lost_already(step)
         case Refused():
             reason = _REASONS.get(step.code, RefusalReason.OVERLAP)
-            return Refusal(reason=reason, detail=step.why, remedy=_CHECK)
+            remedy = _SINCE if step.code is RefusalCode.NO_ORDER else _CHECK
+            return Refusal(reason=reason, detail=step.why, remedy=remedy)
         case _:
             return None
 

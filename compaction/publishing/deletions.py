@@ -6,7 +6,6 @@
     started, finished   it stays, whatever the row says
 
 What was retired before lost metadata were named again must be listed, or lie below the log start.
-There it goes also if brokers uploaded it.
 
 Rule: PUBLISHING 1.3, 3.6, 6.1; SWAP.md 1.
 """
@@ -72,10 +71,7 @@ def _may_go(look: Look, entry: RetiredSegment) -> bool:
             return True
         case Naming.NEVER_NAMED:
             is_ours = not entry.segment.is_named_by_brokers
-            # Below the log start, brokers that have restarted since no longer delete their own.
-            is_lost = look.row.rebuilt_at_ms >= entry.retired_at_ms
-            is_old = look.now_ms - entry.retired_at_ms >= look.limits.grace_ms
-            return is_old and (is_ours or is_lost)
+            return is_ours and look.now_ms - entry.retired_at_ms >= look.limits.grace_ms
         case _:
             return False
 

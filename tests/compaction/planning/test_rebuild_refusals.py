@@ -85,6 +85,7 @@ def test_what_does_not_fit_has_the_codes_of_other_verbs(
 ) -> None:
     found = refusal_of(Refused(code=code, why="it does not fit"))
     assert (found.reason, found.detail) == (reason, "it does not fit")
+    assert ("an upload has just ended" in found.remedy) is (code is RefusalCode.NO_ORDER)
 
 
 def test_nothing_lost_is_no_refusal() -> None:

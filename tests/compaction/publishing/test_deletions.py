@@ -53,18 +53,6 @@ def test_what_a_lost_topic_may_have_named_is_not_deleted() -> None:
     assert isinstance(next_deletion(a_look(after, whole(R), log_start=20)), Delete)
 
 
-def test_an_upload_that_a_lost_topic_named_goes_below_the_log_start() -> None:
-    """A broker that has restarted since does not know it, and leaves its objects."""
-    row = a_row([V], [U])
-    (entry,) = row.retired
-    rebuilt = Consent(kind=ConsentKind.REBUILT, given_at_ms=entry.retired_at_ms, run="mine")
-    row = replace(row, consents=(rebuilt,))
-    assert next_deletion(a_look(row, whole(V), log_start=9)) == Done()
-    assert next_deletion(a_look(row, whole(V), log_start=10)) == Delete(
-        segment_ids=(U.segment_id,), why="brokers no longer need them"
-    )
-
-
 def test_nothing_is_gone_or_deleted_by_a_look_without_a_listing() -> None:
     look = a_look(ROW, SWAPPED, present=None)
     assert not isinstance(next_deletion(look), Send | Delete)

@@ -294,15 +294,6 @@ def test_what_does_not_fit_is_refused(look: Look, code: RefusalCode) -> None:
     assert found.code is code
 
 
-def test_what_would_not_be_found_once_it_is_named_refuses() -> None:
-    """A broker has uploaded a part of R since, and another segment far beyond."""
-    since = [a_segment(5, 10, segment_id=AGAIN), a_segment(40, 50, segment_id=TWIN)]
-    found = step(lost(events=whole(*since)))
-    assert isinstance(found, Refused)
-    assert found.code is RefusalCode.NO_ORDER
-    assert "11 to 19" in found.why
-
-
 def test_records_that_cannot_be_followed_refuse() -> None:
     why = ReadOnly(cause=ReadOnlyCause.KEYED, metadata_partition=0, offset=3, why="has a key")
     look = lost()

@@ -25,6 +25,8 @@ from tests.faults.publishing_search.search_views import (
 )
 from tierfold.compaction.brokers.events import SegmentState
 from tierfold.compaction.publishing.lost_metadata import LostAlready, NameAgain, NothingLost
+from tierfold.compaction.publishing.must_be_finished import must_be_finished
+from tierfold.compaction.publishing.ranges import OffsetRange
 from tierfold.compaction.publishing.steps import (
     Copy,
     Delete,
@@ -239,9 +241,11 @@ class Ending:
         row, view, store, log_start = settled[:4]
         if isinstance(self._actors.decisions.step(settled[:4]).step, Refused):
             return self._missed(settled)
+        required = _required(row, view)
         for segment in row.live:
             is_read = view.state_of(segment) is SegmentState.COPY_FINISHED
-            if segment.end >= log_start and not is_read:
+            is_needed = segment.end >= log_start and segment.segment_id in required
+            if is_needed and not is_read:
                 return f"{segment} is live and not published"
         for segment in row.gone:
             if view.state_of(segment) is SegmentState.COPY_FINISHED and segment.end >= log_start:
@@ -256,6 +260,16 @@ class Ending:
 
     def _missed(self, settled: Settled) -> str | None:
         return what_consumers_miss(self._log, settled.view, settled.store, settled.log_start)
+
+
+def _required(row: Row, view: View) -> frozenset[str]:
+    """The ids of what brokers must read of what is live, or will be once a run adopts it."""
+    read = view.in_state(SegmentState.COPY_FINISHED)
+    uploads = {one for one in read if one.is_upload and not one.is_diverged} - row.gone
+    ranges = {
+        one.segment_id: OffsetRange(one.start, one.end) for one in uploads.union(row.live)
+    }
+    return must_be_finished(ranges)
 
 
 def _in_words(events: tuple[Sent, ...]) -> str:
