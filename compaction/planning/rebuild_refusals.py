@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from tierfold.compaction.brokers.cluster_configs import Configs, number_in
@@ -9,6 +10,7 @@ from tierfold.compaction.brokers.preconditions import alter_topic
 from tierfold.compaction.brokers.topic_retention import AS_RETENTION, stopping_copies
 from tierfold.compaction.discovery.view import Refusal, RefusalReason
 from tierfold.compaction.model.rules import DAY_MS
+from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.model.wording import counted, spaced
 from tierfold.compaction.publishing.lost_metadata import LostAlready, RebuildStep, StopCopying
 from tierfold.compaction.publishing.steps import RefusalCode, Refused
@@ -91,6 +93,18 @@ def _lost_already(step: LostAlready) -> Refusal:
         " `tierfold.read` reads the copy. Once you have read it, or if a person or retention moved"
         f" the log start, move the objects of {those} out of the tier, and run this again: the"
         f" topic goes on from offset {step.log_start}.",
+    )
+
+
+def unknown_note(ids: Sequence[str], key: PartitionKey) -> str:
+    """What to do about `unknown_uploads`, in sentences."""
+    named = ", ".join(ids[:_NAMED]) + (f" and {len(ids) - _NAMED} more" if ids[_NAMED:] else "")
+    return (
+        f"The tier has {counted(len(ids), 'whole upload')} that neither the catalog nor the"
+        f" metadata topic names, and that is not part of the log from its start on: {named}. Other"
+        " verbs refuse the partition for it. Move its objects out of the tier, and keep them; or"
+        f" `tierfold forget TIER {key} --leave-alone {','.join(ids)}`, with the same brokers,"
+        " records that it is never read and never deleted."
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import pairwise
 
 from hypothesis import example
 from hypothesis import given as drawn
@@ -111,16 +110,15 @@ def test_all_is_found_after_a_rebuild_from_memory_and_after_a_restart(
     live: list[Segment] = []
     for place, (back, length) in enumerate(uploads):
         begin = live[-1].end_offset + 1 if live else 0
-        back = min(back, begin)
-        end = begin + length - 1
+        skipped, end = min(back, begin), begin + length - 1
         live.append(
             a_segment(
                 begin,
                 end,
                 segment_id=segment_id(f"n{place}"),
-                skipped_offsets=back,
-                skipped_bytes=back,
-                leader_epochs=epochs_in(lineage, begin - back, end),
+                skipped_offsets=skipped,
+                skipped_bytes=skipped,
+                leader_epochs=epochs_in(lineage, begin - skipped, end),
             )
         )
     row = a_row(live, lineage=lineage)

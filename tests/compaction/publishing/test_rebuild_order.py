@@ -6,10 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from tests.compaction.builders import a_segment, epochs
-from tests.compaction.looks import a_look, a_row, given, whole
-from tests.compaction.broker_events import FINISHED
-from tests.compaction.lost_looks import AGAIN, ROW, TWIN, R, W, lost, named, sent, step
-from tierfold.compaction.brokers.events import Event, SegmentAdded, SegmentUpdated
+from tests.compaction.looks import a_look, a_row, whole
+from tests.compaction.lost_looks import AGAIN, ROW, TWIN, R, W, lost, named, step
+from tierfold.compaction.brokers.events import Event, SegmentUpdated
 from tierfold.compaction.brokers.partition_fold import PartitionFold
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionState
 from tierfold.compaction.publishing.event_check import (
@@ -21,7 +20,7 @@ from tierfold.compaction.publishing.event_check import (
 from tierfold.compaction.publishing.lost_metadata import NothingLost
 from tierfold.compaction.publishing.next_step import next_step
 from tierfold.compaction.publishing.ranges import OffsetRange, ranges_found
-from tierfold.compaction.publishing.steps import Done, Refused, RefusalCode, Retire, Send
+from tierfold.compaction.publishing.steps import Done, RefusalCode, Refused, Retire, Send
 
 TWO_EPOCHS = epochs((0, 0), (1, 7))
 EARLIER = a_segment(0, 9, leader_epochs=TWO_EPOCHS)

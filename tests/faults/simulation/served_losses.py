@@ -59,9 +59,6 @@ def listed(look: Look) -> Iterator[ListedSegment]:
 
 def is_over(look: Look, entry: RetiredSegment) -> bool:
     """Whether a retired segment without objects that was never named may be forgotten."""
-    if look.naming[entry.segment.segment_id] is not Naming.NEVER_NAMED:
-        return False
-    if look.row.rebuilt_at_ms >= 0:
-        return True
-    is_ours = not entry.segment.is_named_by_brokers
-    return is_ours and look.now_ms - entry.retired_at_ms >= look.limits.grace_ms
+    is_unnamed = look.naming[entry.segment.segment_id] is Naming.NEVER_NAMED
+    may_go = not entry.segment.is_named_by_brokers or look.row.rebuilt_at_ms >= 0
+    return is_unnamed and may_go and look.now_ms - entry.retired_at_ms >= look.limits.grace_ms

@@ -7,7 +7,7 @@ The decision, the rows and the check of events are the product's (`publishing.lo
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -19,7 +19,7 @@ from tests.faults.simulation.served_brokers import restarts
 from tests.faults.simulation.served_environment import ServedEnvironment
 from tests.faults.simulation.served_losses import listed
 from tests.faults.simulation.served_run import ServedRun
-from tests.faults.simulation.served_segments import upload_event, uploaded
+from tests.faults.simulation.served_segments import brokers_of, upload_event, uploaded
 from tests.faults.simulation.served_table import Stopped, failure
 from tests.faults.simulation.served_verbs import LOOKS_MAX
 from tests.faults.simulation.simulation_scheduler import (
@@ -32,9 +32,10 @@ from tests.faults.simulation.simulation_scheduler import (
 from tierfold.compaction.commits.commit import ReleaseClaim
 from tierfold.compaction.commits.rebuilt_row import rebuilt, row_to_claim, with_metadata_of
 from tierfold.compaction.commits.row_changes import claimed
+from tierfold.compaction.deletion.dropped import left_behind
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.segments import PartitionState
-from tierfold.compaction.planning.rebuild_look import without_deleted
+from tierfold.compaction.planning.rebuild_look import unknown_uploads, without_deleted
 from tierfold.compaction.publishing.event_check import ForbiddenEvent, checked
 from tierfold.compaction.publishing.look import Look
 from tierfold.compaction.publishing.lost_metadata import (
@@ -132,7 +133,7 @@ class _Rebuild:
             return
         if isinstance(step, NothingLost) and plain.row.cluster == look.row.cluster:
             environment.happened("rebuild has nothing to do")
-            self._move_out(plain, environment.unnamed_uploads())
+            self._move_out(plain, unknown_uploads(look))
             return
         self._claim(plain.row, look.row)
         for _ in range(LOOKS_MAX):
@@ -243,14 +244,32 @@ class _Rebuild:
             for segment_id in sorted(set(ids) - known)
             if environment.tier.contents[segment_id].end < plain.log_start
         ]
-        for segment_id in below:
-            for part in PARTS:
-                environment.act(
-                    self.run.actor,
-                    f"move {segment_id[:6]}.{part} out of the tier",
-                    partial(_moved, environment, segment_id, part),
-                )
-        environment.outcomes["moved out of the tier"] += len(below)
+        _move(environment, self.run.actor, below)
+
+
+def move_out_what_a_loss_left(environment: ServedEnvironment, actor: Actor) -> None:
+    """A person does what `doctor` says of what a rebuild does not name again (`left_by_a_loss`)."""
+    if not 0 <= environment.table.row.rebuilt_at_ms <= environment.now_ms - DAY_MS:
+        return
+    run = ServedRun(environment=environment, actor=actor, name="doctor")
+    try:
+        look = run.look()
+    except (Stopped, UnreadableObject):
+        return
+    left = left_behind(look.row, brokers_of(environment, look))
+    _move(environment, actor, sorted(left & environment.tier.present()))
+
+
+def _move(environment: ServedEnvironment, actor: Actor, ids: Sequence[str]) -> None:
+    """Move segments out of the tier."""
+    for segment_id in ids:
+        for part in PARTS:
+            environment.act(
+                actor,
+                f"move {segment_id[:6]}.{part} out of the tier",
+                partial(_moved, environment, segment_id, part),
+            )
+    environment.outcomes["moved out of the tier"] += len(ids)
 
 
 def _moved(environment: ServedEnvironment, segment_id: str, part: str) -> None:

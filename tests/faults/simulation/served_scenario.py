@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
@@ -26,7 +27,12 @@ from tests.faults.simulation.served_brokers import (
     upload_next,
 )
 from tests.faults.simulation.served_environment import ServedEnvironment, drawn_served
-from tests.faults.simulation.served_rebuild import copies_on, loses_metadata, rebuild
+from tests.faults.simulation.served_rebuild import (
+    copies_on,
+    loses_metadata,
+    move_out_what_a_loss_left,
+    rebuild,
+)
 from tests.faults.simulation.served_restore import restore
 from tests.faults.simulation.served_verbs import compact, compact_detached, vacuum
 from tests.faults.simulation.simulation_scheduler import (
@@ -40,6 +46,8 @@ from tests.faults.simulation.simulation_scheduler import (
 from tierfold.compaction.brokers.events import SegmentState
 from tierfold.compaction.discovery.metadata_loss import is_known_since
 from tierfold.compaction.model.segment_ids import Maker, maker_of
+from tierfold.compaction.publishing.must_be_finished import must_be_finished
+from tierfold.compaction.publishing.ranges import OffsetRange, range_of
 from tierfold.compaction.publishing.steps import Done
 
 ROUNDS_MAX: Final = 12
@@ -157,6 +165,7 @@ def _converge(environment: ServedEnvironment, actor: Actor) -> None:
         step = compact(environment, calm, f"calm{number}", passes=0)
         cluster.catch_up_wholly()
         scheduler.pause(DAY_MS)
+        move_out_what_a_loss_left(environment, calm)
         vacuum(environment, calm, f"vacuum{number}")
         cluster.catch_up_wholly()
         if isinstance(step, Done) and not _left(environment):
@@ -196,6 +205,8 @@ def _left(environment: ServedEnvironment) -> str:
         return "brokers do not have what the tier has"
     if row.retired:
         return f"still retired: {sorted(row.retired_ids)}"
+    if unpublished := sorted(_unpublished(environment)):
+        return f"live and not published: {unpublished}"
     live = {one.segment_id for one in row.segments}
     for segment in cluster.whole.segments.values():
         is_right = segment.segment_id in live and segment.state is SegmentState.COPY_FINISHED
@@ -209,3 +220,30 @@ def _left(environment: ServedEnvironment) -> str:
         if maker_of(segment_id, FINGERPRINT) is Maker.THIS_CATALOG and is_known:
             return f"an object of {segment_id} is left"
     return ""
+
+
+def _unpublished(environment: ServedEnvironment) -> Iterator[str]:
+    """What is live and brokers must have as finished, and do not.
+
+    An upload that was never finished is read through another one that contains it.
+    """
+    cluster, row = environment.cluster, environment.table.row
+    live = {
+        one.segment_id: OffsetRange(one.own_start_offset, one.end_offset) for one in row.segments
+    }
+    required = must_be_finished(live)
+    read = {
+        one.segment_id: range_of(one.added)
+        for one in cluster.whole.in_state(SegmentState.COPY_FINISHED)
+        if cluster.is_of_log(one.segment_id)
+    }
+    for segment in row.segments:
+        name, (first, last) = segment.segment_id, live[segment.segment_id]
+        if not segment.is_named_by_brokers:
+            is_read = name in read
+        elif name in required:
+            is_read = any(one.first <= first and last <= one.last for one in read.values())
+        else:
+            is_read = True
+        if last >= cluster.log.log_start and not is_read:
+            yield name
