@@ -101,10 +101,10 @@ def unknown_note(ids: Sequence[str], key: PartitionKey) -> str:
     named = ", ".join(ids[:_NAMED]) + (f" and {len(ids) - _NAMED} more" if ids[_NAMED:] else "")
     return (
         f"The tier has {counted(len(ids), 'whole upload')} that neither the catalog nor the"
-        f" metadata topic names, and that is not part of the log from its start on: {named}. Other"
-        " verbs refuse the partition for it. Move its objects out of the tier, and keep them; or"
-        f" `tierfold forget TIER {key} --leave-alone {','.join(ids)}`, with the same brokers,"
-        " records that it is never read and never deleted."
+        f" metadata topic names, and that no live segment needs: {named}. Other verbs refuse the"
+        " partition for that. Move the objects out of the tier, and keep them; or `tierfold forget"
+        f" TIER {key} --leave-alone {','.join(ids)}`, with the same brokers, records that they are"
+        " never read and never deleted."
     )
 
 

@@ -14,6 +14,7 @@ from typing import Final
 
 from tests.compaction.builders import CLUSTER
 from tests.faults.broker_model.consumers import Fetched, Unavailable
+from tests.faults.broker_model.metadata_cache import FINISHED
 from tests.faults.broker_model.tier_contents import PARTS
 from tests.faults.simulation.served_brokers import restarts
 from tests.faults.simulation.served_environment import ServedEnvironment
@@ -47,6 +48,8 @@ from tierfold.compaction.publishing.lost_metadata import (
     rebuild_step,
     with_rebuilds,
 )
+from tierfold.compaction.publishing.must_be_finished import must_be_finished
+from tierfold.compaction.publishing.ranges import OffsetRange
 from tierfold.compaction.publishing.steps import RefusalCode, Refused, Send
 
 WAITS_MS: Final = (0, MINUTE_MS, HOUR_MS, 8 * HOUR_MS)
@@ -144,6 +147,7 @@ class _Rebuild:
                     self._sends(look, step)
                 case NothingLost():
                     self._notes(plain)
+                    self._checks(look)  # No other run has changed the row since.
                     return
                 case _:
                     run.commit(plain, ReleaseClaim(run=run.name))
@@ -207,6 +211,19 @@ class _Rebuild:
         self.run.environment.outcomes[f"rebuild: {step.order}"] += 1
         why = "the metadata topic was lost"
         self.run.send(Send(purpose=step.purpose, events=step.events, why=why))
+
+    def _checks(self, look: Look) -> None:
+        """Fail if brokers lack what they must have as finished, and no broker is at work on it."""
+        at_work = {one.added.segment_id for one in look.uploads_at_work if one.added.broker_id >= 0}
+        live = {
+            one.segment_id: OffsetRange(one.own_start_offset, one.end_offset)
+            for one in look.row.segments
+            if one.segment_id not in at_work and one.end_offset >= look.log_start
+        }
+        for segment_id in sorted(must_be_finished(live)):
+            # What a run has only started, `compact` finishes as before.
+            if look.is_upload(segment_id) and look.state_of(segment_id) is not FINISHED:
+                self.run.environment.fail(f"{segment_id} is not finished by {self.run.name}")
 
     def _notes(self, plain: Look) -> None:
         run = self.run

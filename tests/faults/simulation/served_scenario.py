@@ -46,8 +46,6 @@ from tests.faults.simulation.simulation_scheduler import (
 from tierfold.compaction.brokers.events import SegmentState
 from tierfold.compaction.discovery.metadata_loss import is_known_since
 from tierfold.compaction.model.segment_ids import Maker, maker_of
-from tierfold.compaction.publishing.must_be_finished import must_be_finished
-from tierfold.compaction.publishing.ranges import OffsetRange, range_of
 from tierfold.compaction.publishing.steps import Done
 
 ROUNDS_MAX: Final = 12
@@ -223,27 +221,16 @@ def _left(environment: ServedEnvironment) -> str:
 
 
 def _unpublished(environment: ServedEnvironment) -> Iterator[str]:
-    """What is live and brokers must have as finished, and do not.
+    """What is live, and brokers do not have of it what they must.
 
-    An upload that was never finished is read through another one that contains it.
+    An upload that its leader never finished, or that another one contains, is read through others.
     """
-    cluster, row = environment.cluster, environment.table.row
-    live = {
-        one.segment_id: OffsetRange(one.own_start_offset, one.end_offset) for one in row.segments
-    }
-    required = must_be_finished(live)
-    read = {
-        one.segment_id: range_of(one.added)
-        for one in cluster.whole.in_state(SegmentState.COPY_FINISHED)
-        if cluster.is_of_log(one.segment_id)
-    }
-    for segment in row.segments:
-        name, (first, last) = segment.segment_id, live[segment.segment_id]
-        if not segment.is_named_by_brokers:
-            is_read = name in read
-        elif name in required:
-            is_read = any(one.first <= first and last <= one.last for one in read.values())
-        else:
-            is_read = True
-        if last >= cluster.log.log_start and not is_read:
-            yield name
+    cluster = environment.cluster
+    offsets = range(cluster.log.log_start, cluster.log.end)
+    found = cluster.whole.all_found(cluster.log.lineage, offsets)
+    finished = {one.segment_id for one in cluster.whole.in_state(SegmentState.COPY_FINISHED)}
+    for segment in environment.table.row.segments:
+        its = set(range(segment.own_start_offset, segment.end_offset + 1)).intersection(offsets)
+        is_upload = segment.is_named_by_brokers
+        if its and (segment.segment_id not in finished) and not (is_upload and its <= found.keys()):
+            yield segment.segment_id
