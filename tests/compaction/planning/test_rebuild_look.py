@@ -112,7 +112,9 @@ def test_whole_uploads_that_nothing_names_are_left_for_a_person() -> None:
     assert unknown(replace(row, retired=(retired(U),))) == ()
     assert unknown(row, covered=[U]) == ()
     look = lost(row, log_start=10)
-    assert unknown_uploads(replace(look, whole=look.whole | {own("ours")})) == ()
+    never = {**look.naming, own("ours"): Naming.NEVER_NAMED}
+    ours = replace(look, whole=look.whole | {own("ours")}, naming=never)
+    assert unknown_uploads(ours) == ()
     named = {**look.naming, U.segment_id: Naming.NAMED}
     assert unknown_uploads(replace(look, whole=there, naming=named)) == ()
 
