@@ -86,7 +86,7 @@ def dropped_by_brokers(
 
 
 def left_behind(row: PartitionState, brokers: BrokerPartition) -> frozenset[str]:
-    """Ids of retired uploads that nothing deletes any more, if they have objects.
+    """Ids of retired uploads of which nothing deletes the objects, if there are any.
 
     They were named before the metadata were lost, and not again, as they lie below the log start:
     only a broker that has not restarted since still knows them. A person may need them if that log

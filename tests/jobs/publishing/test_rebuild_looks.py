@@ -174,7 +174,7 @@ def test_what_was_never_published_is_restored_first(tier: Path) -> None:
     assert len(look.rebuilds.keys() & look.live_ids) == UPLOADS
 
 
-def test_an_upload_that_nothing_names_any_more_has_a_way_on(tmp_path: Path) -> None:
+def test_an_upload_that_nothing_names_has_a_way_on(tmp_path: Path) -> None:
     """A broker was about to delete it when its metadata were lost, and has restarted since."""
     tier = updated_tier(tmp_path / "tier", [ORDERS], UPLOADS)
     first = run_context(str(tier)).tier.listing(ORDERS)[0]
