@@ -110,7 +110,7 @@ def left_by_a_loss(one: Examined) -> Iterator[Finding]:
             FindingCode.LEFT_BY_A_LOSS,
             Severity.LEAKS,
             f"the tier has {counted(len(found), 'replaced upload')} below the brokers' log start"
-            f" that their metadata no longer name since they were lost: {_listed(found)}",
+            f" that the metadata topic has not named since it was lost: {_listed(found)}",
             remedy="If the log start is right, move their objects out of the tier, or delete them"
             " with the store's own tools: no consumer reads them, brokers that have restarted since"
             " do not know them, and tierfold deletes only what it wrote or listed. The next"
