@@ -25,6 +25,7 @@ ILLNESSES: Final[Sequence[Callable[[Examined], Iterator[Finding]]]] = (
     objects.missing_objects,
     objects.never_named,
     objects.undeleted,
+    objects.left_by_a_loss,
     objects.orphans,
     objects.vacuum_due,
     offsets.unfound_offsets,

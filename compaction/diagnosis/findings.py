@@ -39,6 +39,7 @@ class FindingCode(StrEnum):
     UNPUBLISHED = "unpublished"
     ORPHANS = "orphans"
     UNDELETED_OBJECTS = "undeleted_objects"
+    LEFT_BY_A_LOSS = "left_by_a_loss"
     TOPIC_DELETED = "topic_deleted"
     TOPIC_UNKNOWN = "topic_unknown"
     VACUUM_DUE = "vacuum_due"

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from tierfold.compaction.brokers.broker_view import BrokerSegment
+from tierfold.compaction.deletion.dropped import left_behind
 from tierfold.compaction.diagnosis.examined import Examined, first_named, noted
 from tierfold.compaction.diagnosis.findings import Finding, FindingCode, Severity
 from tierfold.compaction.discovery.identity import OfCluster
@@ -82,7 +83,7 @@ def never_named(one: Examined) -> Iterator[Finding]:
 
 
 def undeleted(one: Examined) -> Iterator[Finding]:
-    """Objects of segments that brokers have deleted and forgotten."""
+    """Objects of segments that brokers have deleted or no longer know, and that nothing deletes."""
     if one.brokers is None:
         return
     found = [
@@ -100,6 +101,30 @@ def undeleted(one: Examined) -> Iterator[Finding]:
             " only what it wrote.",
             size_bytes=_bytes(found),
         )
+
+
+def left_by_a_loss(one: Examined) -> Iterator[Finding]:
+    """Replaced uploads below the log start that a rebuild does not name again."""
+    if found := _left_behind(one):
+        yield one.finding(
+            FindingCode.LEFT_BY_A_LOSS,
+            Severity.LEAKS,
+            f"the tier has {counted(len(found), 'replaced upload')} below the brokers' log start"
+            f" that the metadata topic has not named since it was lost: {_listed(found)}",
+            remedy="If the log start is right, move their objects out of the tier, or delete them"
+            " with the store's own tools: no consumer reads them, brokers that have restarted since"
+            " do not know them, and tierfold deletes only what it wrote or listed. The next"
+            " `tierfold vacuum TIER --publish` then forgets them.",
+            size_bytes=_bytes(found),
+        )
+
+
+def _left_behind(one: Examined) -> tuple[ListedSegment, ...]:
+    """Their objects, once brokers that have not restarted had a day to delete them."""
+    if one.brokers is None or one.row is None or not one.is_settled(one.row.rebuilt_at_ms):
+        return ()
+    ids = left_behind(one.row, one.brokers)
+    return tuple(listed for listed in one.listed or () if listed.segment_id in ids)
 
 
 def orphans(one: Examined) -> Iterator[Finding]:
@@ -124,11 +149,12 @@ def orphans(one: Examined) -> Iterator[Finding]:
 
 def vacuum_due(one: Examined) -> Iterator[Finding]:
     """Replaced segments that have waited for `tierfold vacuum` longer than a week."""
-    served = {segment.added.segment_id for segment in one.finished}
+    others = {segment.added.segment_id for segment in one.finished}
+    others |= {listed.segment_id for listed in _left_behind(one)}
     old = {
         entry.segment.segment_id
         for entry in (() if one.row is None else one.row.retired)
-        if one.is_settled(entry.retired_at_ms, _WEEK_MS) and entry.segment.segment_id not in served
+        if one.is_settled(entry.retired_at_ms, _WEEK_MS) and entry.segment.segment_id not in others
     }
     sizes = [listed.size_bytes for listed in one.listed or () if listed.segment_id in old]
     sizes += [

@@ -62,6 +62,20 @@ def covered_uploads(facts: PartitionFacts, view: PartitionView) -> tuple[Segment
     )
 
 
+def unknown_uploads(look: Look) -> tuple[str, ...]:
+    """Ids of whole uploads that neither row nor topic names, and that a rebuild does not name.
+
+    As below the log start: if they are of the log, a broker that knew them would delete them. Every
+    other verb refuses the partition for them (`discovery.refused_by_brokers`).
+    """
+    named = look.rebuilds.keys() | look.row.named_ids | look.row.left_alone_ids
+    return tuple(
+        segment_id
+        for segment_id in sorted(look.whole - named)
+        if look.is_upload(segment_id) and not look.was_named(segment_id)
+    )
+
+
 def unpublished_refusal(look: Look) -> Refusal | None:
     """The refusal if uploads were lost of a row that `was_never_published`; None: none were.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from tierfold.compaction.brokers.cluster_configs import Configs, number_in
@@ -9,6 +10,7 @@ from tierfold.compaction.brokers.preconditions import alter_topic
 from tierfold.compaction.brokers.topic_retention import AS_RETENTION, stopping_copies
 from tierfold.compaction.discovery.view import Refusal, RefusalReason
 from tierfold.compaction.model.rules import DAY_MS
+from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.model.wording import counted, spaced
 from tierfold.compaction.publishing.lost_metadata import LostAlready, RebuildStep, StopCopying
 from tierfold.compaction.publishing.steps import RefusalCode, Refused
@@ -24,6 +26,11 @@ _REASONS: Final = {
 _CHECK: Final = (
     "Check that these brokers write to this tier, and that this is its newest catalog. If objects"
     " are missing, bring them back from a backup. Then run again."
+)
+
+_SINCE: Final = (
+    "If an upload has just ended, run this again: what is whole is then part of the log. Otherwise"
+    " bring the objects of this segment back from a backup, and run this again."
 )
 
 _NAMED: Final = 5
@@ -46,7 +53,8 @@ def step_refusal(
             return _lost_already(step)
         case Refused():
             reason = _REASONS.get(step.code, RefusalReason.OVERLAP)
-            return Refusal(reason=reason, detail=step.why, remedy=_CHECK)
+            remedy = _SINCE if step.code is RefusalCode.NO_ORDER else _CHECK
+            return Refusal(reason=reason, detail=step.why, remedy=remedy)
         case _:
             return None
 
@@ -85,6 +93,18 @@ def _lost_already(step: LostAlready) -> Refusal:
         " `tierfold.read` reads the copy. Once you have read it, or if a person or retention moved"
         f" the log start, move the objects of {those} out of the tier, and run this again: the"
         f" topic goes on from offset {step.log_start}.",
+    )
+
+
+def unknown_note(ids: Sequence[str], key: PartitionKey) -> str:
+    """What to do about `unknown_uploads`, in sentences."""
+    named = ", ".join(ids[:_NAMED]) + (f" and {len(ids) - _NAMED} more" if ids[_NAMED:] else "")
+    return (
+        f"The tier has {counted(len(ids), 'whole upload')} that neither the catalog nor the"
+        f" metadata topic names, and that no live segment needs: {named}. Other verbs refuse the"
+        " partition for that. Move the objects out of the tier, and keep them; or `tierfold forget"
+        f" TIER {key} --leave-alone {','.join(ids)}`, with the same brokers, records that they are"
+        " never read and never deleted."
     )
 
 

@@ -13,6 +13,8 @@
     read_back      whether brokers took a batch as expected
     event_counts   how many events are missing until brokers have what a row says
     event_check    what every event must keep to, whatever decided to send it
+    must_be_finished  which live segments brokers must have as finished
+    rebuild_order  in which order a rebuild finishes them
     lost_metadata  the decision of `rebuild`: what a lost metadata topic must name again
     deletions      the third send: which objects may go, and what brokers then learn
 

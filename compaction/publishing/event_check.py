@@ -23,12 +23,9 @@ from tierfold.compaction.brokers.partition_fold import PartitionFold, Taken
 from tierfold.compaction.model.segment_ids import Maker, maker_of
 from tierfold.compaction.publishing.batches import batch_bytes
 from tierfold.compaction.publishing.look import Look
-from tierfold.compaction.publishing.lost_metadata import (
-    contested_ids,
-    lost_offsets,
-    named_event,
-)
+from tierfold.compaction.publishing.lost_metadata import named_event
 from tierfold.compaction.publishing.ranges import OffsetRange, joined, range_of, without
+from tierfold.compaction.publishing.rebuild_order import contested_ids, hidden_offsets
 from tierfold.compaction.publishing.replacements import NO_BROKER, started_event
 
 
@@ -105,12 +102,17 @@ def checked(look: Look, events: Sequence[Event]) -> CheckResult:
     if not events:
         return _forbidden(None, EventRule.BATCH, "the batch is empty")
     check, values = _Check(look), []
+    # What is finished again is hidden within the batch: two segments begin alike in an epoch.
+    reads_again = bool(look.rebuilds) and any(_is_read(look, event) for event in events)
     for event in events:
         value = _value_of(event)
         if not isinstance(value, bytes):
             return value
         if (forbidden := check.taken(event)) is not None:
             return forbidden
+        is_due = event is events[-1] if reads_again else check.may_hide(event)
+        if is_due and (hiding := check.hidden(event)) is not None:
+            return hiding
         values.append(value)
     size = batch_bytes(values)
     if size > look.limits.batch_bytes_max:
@@ -168,17 +170,18 @@ class _Check:
                 return _forbidden(event, EventRule.TRANSITION, "it would stop brokers")
         if known is not None and _state(event) is SegmentState.COPY_FINISHED:
             self._finish(event.segment_id, range_of(known.added))
-            return self._hidden(event)
         return None
 
-    def _hidden(self, event: Event) -> ForbiddenEvent | None:
+    def may_hide(self, event: Event) -> bool:
+        """Whether the event of a rebuild may hide offsets of other segments."""
+        return _state(event) is SegmentState.COPY_FINISHED and event.segment_id in self._contested
+
+    def hidden(self, event: Event) -> ForbiddenEvent | None:
         """The reason if what is named again hides offsets: brokers may have other segments there.
 
         Other batches are made so that no event in them does (`batches`).
         """
-        if event.segment_id not in self._contested:
-            return None
-        if not (lost := lost_offsets(self._look, self._fold)):
+        if not (lost := hidden_offsets(self._look, self._fold)):
             return None
         why = f"look-ups would no longer find offsets {lost[0]}"
         return _forbidden(event, EventRule.FOUND, why)
@@ -316,6 +319,11 @@ _RUNS: Final = (Maker.THIS_CATALOG, Maker.OLDER_TIERFOLD)
 def _contents(added: SegmentAdded) -> SegmentAdded:
     """The event without what may differ each time it is sent."""
     return added._replace(event_timestamp_ms=0, broker_id=NO_BROKER)
+
+
+def _is_read(look: Look, event: Event) -> bool:
+    """Whether brokers read the segment before the batch."""
+    return look.state_of(event.segment_id) is SegmentState.COPY_FINISHED
 
 
 def _state(event: Event) -> SegmentState:

@@ -12,12 +12,15 @@ delete.
 
 Whatever a consumer gets at the log start, local or not, nothing lies below it that is lost.
 
+What another live segment contains, as after uploads of two leaders, is only started
+(`must_be_finished`).
+
 Rule: PUBLISHING 6.6; SWAP.md 8 (`trial_lost_metadata.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeAlias
@@ -27,22 +30,18 @@ from tierfold.compaction.brokers.events import (
     Event,
     SegmentAdded,
     SegmentState,
-    SegmentUpdated,
 )
-from tierfold.compaction.brokers.partition_fold import PartitionFold
 from tierfold.compaction.model.leader_epochs import epochs_in
-from tierfold.compaction.model.segment_ids import is_restored_id
 from tierfold.compaction.model.segments import Segment
-from tierfold.compaction.publishing.batches import clusters, fitting
+from tierfold.compaction.publishing.batches import fitting
 from tierfold.compaction.publishing.look import Look
+from tierfold.compaction.publishing.must_be_finished import required_ids
 from tierfold.compaction.publishing.ranges import (
     OffsetRange,
     joined,
-    overlapping,
     range_of,
-    ranges_found,
-    without,
 )
+from tierfold.compaction.publishing.rebuild_order import finished_event, in_order
 from tierfold.compaction.publishing.replacements import NO_BROKER, started_event
 from tierfold.compaction.publishing.steps import Purpose, RefusalCode, Refused
 from tierfold.compaction.publishing.unnamed import unnamed_step
@@ -139,21 +138,20 @@ def rebuild_step(look: Look, *, is_served: bool, is_copying: bool) -> RebuildSte
         return lost
     if (refused := _refused(look)) is not None:
         return refused
-    ends = _in_order(look, to_start, to_finish)
+    ends = in_order(look, to_start, to_finish)
     if isinstance(ends, Refused):
         return ends
     if not is_served and is_copying:
         return StopCopying(segments=to_start or to_finish)
-    updates = [_finished(one, look.now_ms) for one in ends]
+    updates = [finished_event(look, one) for one in ends]
     # All are started before the first is finished.
     events: tuple[Event, ...] = to_start or tuple(updates)
-    finished_later = sum(one.segment_id in look.live_ids for one in to_start)
     return NameAgain(
         order=SafeOrder.FROM_MEMORY if is_served else SafeOrder.COPYING_STOPPED,
         purpose=Purpose.NAME_AGAIN if to_start else Purpose.SERVE_AGAIN,
         events=fitting(events, look.limits.batch_bytes_max),
         segments=to_start or to_finish,
-        events_left=len(to_start) + finished_later + len(to_finish),
+        events_left=len(to_start) + len(ends),
     )
 
 
@@ -168,9 +166,10 @@ def unnamed(look: Look) -> tuple[SegmentAdded, ...]:
 
 
 def _unfinished(look: Look) -> tuple[SegmentAdded, ...]:
-    """The live segments that a rebuild has started, by start offset."""
-    found = look.view.in_state(SegmentState.COPY_STARTED)
-    return tuple(one.added for one in found if _is_begun(look, one))
+    """The live segments that a rebuild has started and has to finish, by start offset."""
+    found, required = look.view.in_state(SegmentState.COPY_STARTED), required_ids(look)
+    begun = (one.added for one in found if _is_begun(look, one))
+    return tuple(one for one in begun if one.segment_id in required)
 
 
 def _is_begun(look: Look, segment: BrokerSegment) -> bool:
@@ -228,117 +227,3 @@ def _refused(look: Look) -> Refused | None:
             f" the tier at {last.end_offset}",
         )
     return None
-
-
-def _in_order(
-    look: Look, to_start: tuple[SegmentAdded, ...], to_finish: tuple[SegmentAdded, ...]
-) -> tuple[SegmentAdded, ...] | Refused:
-    """The live segments in the order in which they are finished, so that no event hides an offset.
-
-    As in a swap, where that hides nothing. Otherwise by their ends: one that reaches as far as any
-    before it takes the place of all behind its start, so what holds another is found afterwards.
-    Where brokers have uploaded offsets again since, they may have to descend.
-    """
-    ends = [*(one for one in to_start if one.segment_id in look.live_ids), *to_finish]
-    ends.sort(key=lambda one: (one.end_offset, -one.start_offset, one.segment_id))
-    hidden: tuple[OffsetRange, ...] = ()
-    for ordered in (tuple(_as_in_a_swap(look, ends)), tuple(ends), tuple(reversed(ends))):
-        hidden = _hidden(look, to_start, ordered)
-        if not hidden:
-            return ordered
-    return Refused(
-        code=RefusalCode.NO_ORDER,
-        why=f"brokers have uploaded offsets {hidden[0]} again since, and look-ups would lose some"
-        " of them",
-    )
-
-
-def _as_in_a_swap(look: Look, ends: Sequence[SegmentAdded]) -> Iterator[SegmentAdded]:
-    """The order of the swap that retired these sources: brokers may not have taken it.
-
-    From memory they then read the sources until they are listed, also those that are cut.
-    """
-    gone = [one for segment_id, one in look.rebuilds.items() if segment_id in look.retired_ids]
-    if _may_be_restored(look, ends):
-        yield from sorted(ends, key=range_of, reverse=True)
-        return
-    new_ids = {one.segment_id for one in ends}
-    for run in overlapping((range_of(one), one) for one in (*ends, *gone)):
-        members = [BrokerSegment(one, SegmentState.COPY_STARTED, None, 0) for _, one in run]
-        new = [one for one in members if one.added.segment_id in new_ids]
-        old = [one for one in members if one.added.segment_id not in new_ids]
-        for cluster in clusters(new, old):
-            yield from (one.added for one in reversed(cluster))
-
-
-def _may_be_restored(look: Look, ends: Iterable[SegmentAdded]) -> bool:
-    """Whether the latest swap, the only one that can be open, is that of a restore."""
-    gone = [one for one in look.row.retired if one.segment.segment_id in look.rebuilds]
-    last_ms = max((one.retired_at_ms for one in gone), default=-1)
-    latest = [
-        range_of(look.rebuilds[one.segment.segment_id])
-        for one in gone
-        if one.retired_at_ms == last_ms
-    ]
-    restored = [range_of(one) for one in ends if is_restored_id(one.segment_id)]
-    return any(bounds.overlaps(its) for bounds in restored for its in latest)
-
-
-def _hidden(
-    look: Look, to_start: tuple[SegmentAdded, ...], ends: tuple[SegmentAdded, ...]
-) -> tuple[OffsetRange, ...]:
-    """The offsets that look-ups do not find after some event: other segments hide them."""
-    fold, contested = PartitionFold.resumed(look.view), contested_ids(look)
-    for added in to_start:
-        fold.apply(added, look.now_ms)
-    for added in ends:
-        fold.apply(_finished(added, look.now_ms), look.now_ms)
-        if added.segment_id in contested and (hidden := lost_offsets(look, fold)):
-            return hidden
-    return ()
-
-
-def contested_ids(look: Look) -> frozenset[str]:
-    """Ids of segments that share offsets with others that look-ups find, or are to find.
-
-    To finish any other segment hides nothing.
-    """
-    ranges = {
-        segment_id: range_of(added)
-        for segment_id, added in look.rebuilds.items()
-        if segment_id in look.live_ids
-    }
-    finished = look.view.in_state(SegmentState.COPY_FINISHED)
-    ranges |= {one.added.segment_id: range_of(one.added) for one in finished}
-    runs = overlapping((bounds, segment_id) for segment_id, bounds in ranges.items())
-    return frozenset(segment_id for run in runs if len(run) > 1 for _, segment_id in run)
-
-
-def lost_offsets(look: Look, fold: PartitionFold) -> tuple[OffsetRange, ...]:
-    """The offsets that look-ups found at the look, or that are live and finished, and now do not.
-
-    `fold`: after events that followed the look.
-    """
-    live = [
-        range_of(one.added)
-        for segment_id, one in fold.segments.items()
-        if segment_id in look.live_ids and one.state is SegmentState.COPY_FINISHED
-    ]
-    end = max((last for _, last in live), default=-1)
-    end = max([end, *(one.added.end_offset for one in look.finished)])
-    bounds = OffsetRange(look.log_start, end)
-    before = ranges_found(PartitionFold.resumed(look.view), look.lineage, bounds)
-    in_log = (OffsetRange(max(first, bounds.first), last) for first, last in live)
-    return without(joined([*before, *in_log]), ranges_found(fold, look.lineage, bounds))
-
-
-def _finished(added: SegmentAdded, now_ms: int) -> SegmentUpdated:
-    return SegmentUpdated(
-        added.key,
-        added.segment_id,
-        NO_BROKER,
-        now_ms,
-        added.custom_metadata,
-        SegmentState.COPY_FINISHED,
-    )
-

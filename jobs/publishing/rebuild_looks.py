@@ -34,6 +34,7 @@ from tierfold.compaction.model.segments import PartitionState
 from tierfold.compaction.planning.open_step import look_of
 from tierfold.compaction.planning.rebuild_look import (
     covered_uploads,
+    unknown_uploads,
     unpublished_refusal,
     unused_refusal,
     was_never_published,
@@ -71,6 +72,8 @@ class RebuildLook:
     """The topic's settings."""
     is_unnoted: bool
     """Whether the row that was read does not note the metadata topic as it is now."""
+    unknown: tuple[str, ...] = ()
+    """As of `unknown_uploads`, without what may be another cluster's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +158,9 @@ def _looked_at(
         to_claim=row_to_claim(known.state, look.row, found),
         configs=configs,
         is_unnoted=with_metadata_of(known.state, found) != known.state,
+        unknown=tuple(
+            one for one in unknown_uploads(look) if one not in tier.facts.doubtful_ids
+        ),
     )
 
 

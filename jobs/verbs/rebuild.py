@@ -22,7 +22,7 @@ from tierfold.compaction.discovery.view import Refusal
 from tierfold.compaction.model.errors import BadSettings, TierfoldError
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionKey
-from tierfold.compaction.planning.rebuild_refusals import copying_again
+from tierfold.compaction.planning.rebuild_refusals import copying_again, unknown_note
 from tierfold.compaction.publishing.look import PublishingLimits
 from tierfold.compaction.publishing.lost_metadata import NameAgain, RebuildStep
 from tierfold.jobs.context.publishing_settings import Publishing
@@ -181,7 +181,8 @@ def _looked_at(
         report = _nothing(key, _ALL_NAMED + _restart_due(known))
     commands = _commands(context, seen, words) if report.outcome == PLANNED else ()
     epoch = 0 if known.state is None else known.state.epoch
-    report = replace(report, epoch=epoch)
+    notes = (unknown_note(seen.unknown, key),) if seen.unknown else ()
+    report = replace(report, epoch=epoch, notes=notes)
     return Rebuilt(
         report=report,
         seen=seen,

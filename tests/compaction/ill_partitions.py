@@ -30,6 +30,7 @@ from tierfold.compaction.discovery.identity import OfCluster
 from tierfold.compaction.discovery.view import Refusal
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import Hole, PartitionState, Segment
+from tierfold.compaction.model.serving import Consent, ConsentKind
 from tierfold.compaction.publishing.steps import Purpose, Send
 
 NOW_MS: Final = 10_000_000_000
@@ -124,6 +125,14 @@ def _vacuum_due() -> Examined:
     return examined(state, (), [*BEFORE, updated("other", LISTED)])
 
 
+def _left_by_a_loss() -> Examined:
+    """Replaced, then lost: the log start has passed it, and no event names it."""
+    rebuilt = Consent(kind=ConsentKind.REBUILT, given_at_ms=5, run="mine")
+    live = THREE[1:]
+    state = a_state(live, retired=(retired(THREE[0]),), consents=(rebuilt,))
+    return examined(state, (), uploads(live), log_start=10)
+
+
 def _swap() -> Examined:
     swap = Send(purpose=Purpose.SWAP, events=(), why="brokers have not swapped it")
     return replace(beside(()), step=swap)
@@ -146,6 +155,7 @@ ILL: Final[dict[str, Examined]] = {
     ),
     "orphans": beside([a_segment(10, 19, segment_id=own("ours", CATALOG))]),
     "vacuum_due": _vacuum_due(),
+    "left_by_a_loss": _left_by_a_loss(),
     "topic_deleted": _deleted(*uploads()),
     "topic_unknown": _deleted(),
     "gap": by_brokers(*GONE_FROM_MIDDLE),

@@ -10,9 +10,11 @@ from tests.compaction.builders import a_chain, segment_id
 from tests.compaction.looks import a_look, a_row, replacement
 from tierfold.compaction.brokers.events import Event
 from tierfold.compaction.model.segments import PartitionState, Segment
+from tierfold.compaction.publishing.event_check import Checked, checked
 from tierfold.compaction.publishing.look import Look
 from tierfold.compaction.publishing.lost_metadata import (
     NameAgain,
+    NothingLost,
     RebuildStep,
     rebuild_step,
     with_rebuilds,
@@ -48,3 +50,17 @@ def named(look: Look, **known: bool) -> NameAgain:
     found = step(look, **known)
     assert isinstance(found, NameAgain), found
     return found
+
+
+def sent(row: PartitionState = ROW, **fields: Any) -> list[Event]:
+    """All events of a rebuild, each batch checked and taken before the next look."""
+    events: list[Event] = []
+    for _ in range(9):
+        look = lost(row, events, **fields)
+        found = step(look)
+        if isinstance(found, NothingLost):
+            return events
+        assert isinstance(found, NameAgain), found
+        assert isinstance(checked(look, found.events), Checked)
+        events += found.events
+    raise AssertionError("a rebuild comes to an end")

@@ -22,6 +22,7 @@ from tierfold.compaction.deletion.deletion_plan import (
     deletion_plan_of,
     waits_until,
 )
+from tierfold.compaction.deletion.dropped import left_behind
 from tierfold.compaction.discovery.view import PartitionView
 from tierfold.compaction.model.bindings import ServedBy
 from tierfold.compaction.model.origins import UPLOADED, Compacted
@@ -68,6 +69,34 @@ def seen(one: RetiredSegment, events: Sequence[Event], *, is_there: bool = True)
 
 def planned(view: PartitionView) -> DeletionPlan:
     return deletion_plan_of(view, Rules(retention_ms=-1), ServedBy(CLUSTER), TIMES)
+
+
+@pytest.mark.parametrize(
+    ("log_start", "is_rebuilt", "is_ours", "state", "is_left"),
+    [
+        (10, True, False, "never named", True),
+        (9, True, False, "never named", False),
+        (10, False, False, "never named", False),
+        (10, True, True, "never named", False),
+        (10, True, False, "started", False),
+        (10, True, False, "gone", False),
+    ],
+)
+def test_an_upload_that_a_lost_topic_named_is_left_to_a_person_below_the_log_start(
+    log_start: int, is_rebuilt: bool, is_ours: bool, state: str, is_left: bool
+) -> None:
+    """A broker that has restarted since does not know it, and tierfold did not write it."""
+    one = entry(is_ours=is_ours)
+    events = [*LIVE_EVENTS, *STATES[state]]
+    brokers = brokers_have(events, [segment_id("old")], log_start=log_start)
+    rebuilt = Consent(kind=ConsentKind.REBUILT, given_at_ms=one.retired_at_ms, run="mine")
+    row = replace(row_with(one), consents=(rebuilt,) if is_rebuilt else ())
+    assert left_behind(row, brokers) == ({segment_id("old")} if is_left else set())
+    if is_left:
+        view = replace(seen(one, NEVER), state=row, brokers=brokers)
+        assert planned(view).starting == ()
+        gone = replace(seen(one, NEVER, is_there=False), state=row, brokers=brokers)
+        assert planned(gone).starting == (one,)
 
 
 @pytest.mark.parametrize("state", ["never named", "gone"])

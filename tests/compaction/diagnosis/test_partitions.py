@@ -96,6 +96,12 @@ def test_a_leak_is_counted_with_all_its_objects() -> None:
     assert found(ILL["topic_deleted"], "topic_deleted").size_bytes == 3 * 1040
 
 
+def test_what_a_loss_left_may_still_be_deleted_by_a_broker_that_remembers_it() -> None:
+    left = ILL["left_by_a_loss"]
+    assert found(left, "left_by_a_loss").size_bytes == 1040
+    assert codes(replace(left, now_ms=5 + DAY_MS - 1)) == set()
+
+
 def test_another_refusal_does_not_hide_what_is_missing() -> None:
     one = ILL["not_in_tier"]
     refused = Refusal(reason=RefusalReason.CORRUPT, detail="odd", remedy="Look.")

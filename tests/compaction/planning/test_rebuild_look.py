@@ -7,10 +7,21 @@ from typing import Any
 
 import pytest
 
-from tests.compaction.builders import CLUSTER, a_chain, a_state, epochs, facts, listed, seen
-from tests.compaction.looks import a_row, replacement, whole
+from tests.compaction.builders import (
+    CLUSTER,
+    a_chain,
+    a_state,
+    epochs,
+    facts,
+    leave_alone,
+    listed,
+    retired,
+    seen,
+)
+from tests.compaction.looks import a_row, own, replacement, whole
 from tests.compaction.lost_looks import lost
 from tests.compaction.uploads import upload
+from tierfold.compaction.brokers.broker_view import Naming
 from tierfold.compaction.brokers.events import Event
 from tierfold.compaction.discovery.candidates import Candidate
 from tierfold.compaction.discovery.view import RefusalReason
@@ -19,6 +30,7 @@ from tierfold.compaction.model.segment_ids import Maker
 from tierfold.compaction.model.segments import PartitionState, Segment
 from tierfold.compaction.planning.rebuild_look import (
     covered_uploads,
+    unknown_uploads,
     unpublished_refusal,
     unused_refusal,
     was_never_published,
@@ -83,6 +95,28 @@ def test_what_brokers_deleted_for_their_log_start_leaves_the_row() -> None:
     assert without_deleted(ROW, [listed(V)], 15) == replace(row, segments=(V, W))
     assert without_deleted(ROW, [], 30) == replace(ROW, segments=(), log_start_offset=30)
     assert without_deleted(None, there, 15) is None
+
+
+def test_whole_uploads_that_nothing_names_are_left_for_a_person() -> None:
+    """A broker that would have deleted it has restarted, or a person copied it here."""
+    row = replace(a_state((V, W)), log_start_offset=10)
+    there = row.named_ids | {U.segment_id}
+
+    def unknown(row: PartitionState, *events: Event, **fields: Any) -> tuple[str, ...]:
+        look = lost(row, events, whole=there, present=there, log_start=10, **fields)
+        naming = {name: look.naming.get(name, Naming.NEVER_NAMED) for name in there}
+        return unknown_uploads(replace(look, naming=naming))
+
+    assert unknown(row) == (U.segment_id,)
+    assert unknown(replace(row, consents=(leave_alone(U.segment_id),))) == ()
+    assert unknown(replace(row, retired=(retired(U),))) == ()
+    assert unknown(row, covered=[U]) == ()
+    look = lost(row, log_start=10)
+    never = {**look.naming, own("ours"): Naming.NEVER_NAMED}
+    ours = replace(look, whole=look.whole | {own("ours")}, naming=never)
+    assert unknown_uploads(ours) == ()
+    named = {**look.naming, U.segment_id: Naming.NAMED}
+    assert unknown_uploads(replace(look, whole=there, naming=named)) == ()
 
 
 def unpublished(row: PartitionState, *events: Event) -> RefusalReason | None:

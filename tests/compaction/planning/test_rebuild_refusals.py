@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from tests.compaction.broker_events import added
+from tests.compaction.builders import KEY
 from tierfold.compaction.brokers.cluster_configs import Configs, ConfigSource, ConfigValue
 from tierfold.compaction.discovery.view import Refusal, RefusalReason
-from tierfold.compaction.planning.rebuild_refusals import copying_again, step_refusal
+from tierfold.compaction.planning.rebuild_refusals import copying_again, step_refusal, unknown_note
 from tierfold.compaction.publishing.lost_metadata import (
     LostAlready,
     NothingLost,
@@ -85,6 +86,15 @@ def test_what_does_not_fit_has_the_codes_of_other_verbs(
 ) -> None:
     found = refusal_of(Refused(code=code, why="it does not fit"))
     assert (found.reason, found.detail) == (reason, "it does not fit")
+    assert ("an upload has just ended" in found.remedy) is (code is RefusalCode.NO_ORDER)
+
+
+def test_what_nothing_names_is_moved_out_or_left_alone() -> None:
+    ids = [one.segment_id for one in FOUND]
+    assert f"`tierfold forget TIER {KEY} --leave-alone {','.join(ids)}`" in unknown_note(ids, KEY)
+    many = unknown_note(ids * 4, KEY)
+    assert "has 8 whole uploads" in many
+    assert f"{ids[0]} and 3 more. Other verbs" in many
 
 
 def test_nothing_lost_is_no_refusal() -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given as drawn
@@ -17,7 +16,7 @@ from hypothesis import strategies as st
 from tests.compaction.broker_events import FINISHED, GONE, LISTED, view
 from tests.compaction.builders import LINEAGE, a_chain, a_segment, epochs, retired
 from tests.compaction.looks import a_look, a_row, given, own, replacement, started, whole
-from tests.compaction.lost_looks import AGAIN, ROW, TWIN, R, U, V, W, lost, named, step
+from tests.compaction.lost_looks import AGAIN, ROW, TWIN, R, U, V, W, lost, named, sent, step
 from tierfold.compaction.brokers.broker_view import Naming, ReadOnly, ReadOnlyCause
 from tierfold.compaction.brokers.event_bytes import encode
 from tierfold.compaction.brokers.events import Event, SegmentAdded
@@ -42,20 +41,6 @@ from tierfold.compaction.publishing.lost_metadata import (
 from tierfold.compaction.publishing.next_step import next_step
 from tierfold.compaction.publishing.ranges import OffsetRange, ranges_found
 from tierfold.compaction.publishing.steps import Done, Purpose, RefusalCode, Refused, Send
-
-
-def sent(row: PartitionState = ROW, **fields: Any) -> list[Event]:
-    """All events of a rebuild, each batch checked and taken before the next look."""
-    events: list[Event] = []
-    for _ in range(9):
-        look = lost(row, events, **fields)
-        found = step(look)
-        if isinstance(found, NothingLost):
-            return events
-        assert isinstance(found, NameAgain), found
-        assert isinstance(checked(look, found.events), Checked)
-        events += found.events
-    raise AssertionError("a rebuild comes to an end")
 
 
 def in_words(events: Iterable[Event]) -> list[str]:
@@ -307,15 +292,6 @@ def test_what_does_not_fit_is_refused(look: Look, code: RefusalCode) -> None:
     found = step(look)
     assert isinstance(found, Refused), found
     assert found.code is code
-
-
-def test_what_would_not_be_found_once_it_is_named_refuses() -> None:
-    """A broker has uploaded a part of R since, and another segment far beyond."""
-    since = [a_segment(5, 10, segment_id=AGAIN), a_segment(40, 50, segment_id=TWIN)]
-    found = step(lost(events=whole(*since)))
-    assert isinstance(found, Refused)
-    assert found.code is RefusalCode.NO_ORDER
-    assert "11 to 19" in found.why
 
 
 def test_records_that_cannot_be_followed_refuse() -> None:

@@ -3,11 +3,14 @@
 Both read the metadata topic event by event, each with its own lag; a batch is not atomic. Readers
 go to the leader. A broker that stops comes back without its cache, and serves no one until it has
 read the topic again. Only time passes by itself: actors append, elect, upload and expire.
+
+The topic may be truncated: then brokers go on from memory, and one that restarts forgets.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final, NamedTuple
@@ -64,6 +67,8 @@ class Broker:
     """How many events it must have applied before consumers may read from it."""
     served: dict[int, CachedSegment] = field(default_factory=dict)
     """By offset, the segment that serves it."""
+    lacks: bool = False
+    """Whether it may lack something that the topic lost: it forgot, or had not read it."""
 
     @property
     def is_ready(self) -> bool:
@@ -104,6 +109,12 @@ class Cluster:
     """The state after all events of the topic."""
     brokers: list[Broker] = field(default_factory=lambda: [Broker() for _ in range(BROKERS)])
     leader: int = 0
+    metadata_start: int = 0
+    """The first offset of the topic; above 0, what stood before is lost."""
+    is_lost: bool = False
+    """Whether the row does not note yet that all is named again."""
+    is_copying: bool = True
+    """Whether leaders upload, and brokers drop local copies."""
 
     def __post_init__(self) -> None:
         self.log.locals = [LocalLog(borders=[0]) for _ in self.brokers]
@@ -140,8 +151,9 @@ class Cluster:
             if not due or min(due)[0] > now_ms:
                 break
             self._apply_next(min(due)[1])
+        self._forgive()
         before = [local.start for local in self.log.locals]
-        for number, broker in self.ready.items():
+        for number, broker in self.ready.items() if self.is_copying else ():
             tiered_to = broker.cache.highest_offset(self.log.lineage)
             self.log.drop_local(number, tiered_to, now_ms - self.local_retention_ms)
         if before != [local.start for local in self.log.locals]:
@@ -152,6 +164,28 @@ class Cluster:
         for number, broker in enumerate(self.brokers):
             while broker.is_up and broker.applied < len(self.sent):
                 self._apply_next(number)
+
+    def lose_metadata(self) -> bool:
+        """Truncate the topic if it has events and all brokers are up; return whether it is lost."""
+        if not self.sent or len(self.ready) < BROKERS:
+            return False
+        for number, broker in enumerate(self.brokers):
+            while self.open_batch(number):
+                self._apply_next(number)  # A batch is fetched as one.
+            broker.lacks = broker.applied < len(self.sent)
+            broker.applied = len(self.sent)
+        self.metadata_start, self.whole, self.is_lost = len(self.sent), MetadataCache(), True
+        return True
+
+    def _forgive(self) -> None:
+        """Compare again what brokers read that find just what the topic says."""
+        offsets = range(self.log.log_start, self.log.end)
+        for broker in self.brokers:
+            if broker.lacks and broker.is_ready and not self.is_lost:
+                found = broker.cache.all_found(self.log.lineage, offsets)
+                right = self.whole.all_found(self.log.lineage, offsets)
+                ids = {offset: one.segment_id for offset, one in found.items()}
+                broker.lacks = ids != {offset: one.segment_id for offset, one in right.items()}
 
     @property
     def ready(self) -> dict[int, Broker]:
@@ -184,9 +218,11 @@ class Cluster:
         """Start a broker: it reads the topic from what it had written down on, or from 0."""
         broker, now_ms = self.brokers[number], self.now_ms()
         written = self.rng.choice((0, self.rng.randint(0, broker.applied)))
+        written = max(written, self.metadata_start)
         due_ms = sorted(now_ms + self.rng.randint(0, self.lag_max_ms) for _ in self.sent)
         self.brokers[number] = broker = Broker(due_ms=due_ms, ready_at=len(self.sent))
-        for sent in self.sent[:written]:
+        broker.lacks = self.metadata_start > 0
+        for sent in self.sent[self.metadata_start : written]:
             broker.cache.apply(sent.event)
         broker.applied = written
         if broker.is_ready:
@@ -219,6 +255,13 @@ class Cluster:
         if applied and applied < self.sent[applied - 1].batch.stop:
             return [self.sent[place] for place in self.sent[applied - 1].batch]
         return []
+
+    def lost_after_batch(self, found: Lost) -> list[int]:
+        """The offsets that a broker does not find either once it has applied the whole batch."""
+        cache = deepcopy(self.brokers[found.broker].cache)
+        for place in range(self.brokers[found.broker].applied, found.sent.batch.stop):
+            cache.apply(self.sent[place].event)
+        return [offset for offset in found.offsets if serving(cache, self.log, offset) is None]
 
     def holes(self, cache: MetadataCache) -> list[int]:
         """Offsets of the log that finished segments have and no look-up finds."""

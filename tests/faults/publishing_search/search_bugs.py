@@ -17,6 +17,7 @@ from tierfold.compaction.publishing import (
     holes,
     lost_metadata,
     next_step,
+    rebuild_order,
 )
 from tierfold.compaction.publishing.look import Look
 from tierfold.compaction.publishing.steps import Delete, Deletion, Step
@@ -198,12 +199,18 @@ def deleted_ones_count_as_live(patch: pytest.MonkeyPatch) -> None:
 
 def rebuilds_forget_memory(patch: pytest.MonkeyPatch) -> None:
     """A rebuild finishes segments by their ends, whatever brokers may still read from memory."""
-    patch.setattr(lost_metadata, "_as_in_a_swap", lambda _, ends: ends)
+    patch.setattr(rebuild_order, "_as_in_a_swap", lambda _, ends: ends)
 
 
 def rebuilt_restores_ascend(patch: pytest.MonkeyPatch) -> None:
     """A rebuild finishes what a restore brings back as it does any other."""
-    patch.setattr(lost_metadata, "_may_be_restored", lambda *_: False)
+    patch.setattr(rebuild_order, "_may_be_restored", lambda *_: False)
+
+
+def rebuilds_finish_inner_ones(patch: pytest.MonkeyPatch) -> None:
+    """A rebuild also finishes live segments that another one contains."""
+    for module in (lost_metadata, rebuild_order):
+        patch.setattr(module, "required_ids", lambda look: look.live_ids)
 
 
 def rebuilds_finish_retired_ones(patch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ what is still on the way arrives, and then a run and a vacuum follow. Each wait 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import permutations
 from typing import Final, NamedTuple
 
@@ -25,6 +26,8 @@ from tests.faults.publishing_search.search_views import (
 )
 from tierfold.compaction.brokers.events import SegmentState
 from tierfold.compaction.publishing.lost_metadata import LostAlready, NameAgain, NothingLost
+from tierfold.compaction.publishing.must_be_finished import must_be_finished
+from tierfold.compaction.publishing.ranges import OffsetRange
 from tierfold.compaction.publishing.steps import (
     Copy,
     Delete,
@@ -239,9 +242,8 @@ class Ending:
         row, view, store, log_start = settled[:4]
         if isinstance(self._actors.decisions.step(settled[:4]).step, Refused):
             return self._missed(settled)
-        for segment in row.live:
-            is_read = view.state_of(segment) is SegmentState.COPY_FINISHED
-            if segment.end >= log_start and not is_read:
+        for segment in _unread(row, view):
+            if segment.end >= log_start:
                 return f"{segment} is live and not published"
         for segment in row.gone:
             if view.state_of(segment) is SegmentState.COPY_FINISHED and segment.end >= log_start:
@@ -256,6 +258,30 @@ class Ending:
 
     def _missed(self, settled: Settled) -> str | None:
         return what_consumers_miss(self._log, settled.view, settled.store, settled.log_start)
+
+
+def _unread(row: Row, view: View) -> Iterator[Stored]:
+    """What is live and brokers must have as finished, and do not.
+
+    An upload that was never finished is read through another one that contains it.
+    """
+    required = must_be_finished(
+        {one.segment_id: OffsetRange(one.start, one.end) for one in row.live}
+    )
+    read = [
+        one
+        for one in view.in_state(SegmentState.COPY_FINISHED)
+        if not one.is_diverged and one not in row.gone
+    ]
+    for segment in row.live:
+        if not segment.is_upload:
+            is_read = segment in read
+        elif segment.segment_id in required:
+            is_read = any(one.start <= segment.start and segment.end <= one.end for one in read)
+        else:
+            is_read = True
+        if not is_read:
+            yield segment
 
 
 def _in_words(events: tuple[Sent, ...]) -> str:

@@ -103,6 +103,9 @@ SCENARIOS: Final = {
         runs="AM", one_group="A", offsets=5, uploads=((2, 4),), plans=2, loss=Loss.TRUNCATED,
         window=Window.NEXT_LOOK,
     ),
+    "lost metadata and an upload within another": Scenario(
+        runs="AM", one_group="A", margin=0, segments=((1, 1), (0, 2), (3, 3)), loss=Loss.TRUNCATED
+    ),
     "lost metadata and a log start": Scenario(
         runs="AM", one_group="A", segments=_WIDE, margin=0, log_starts=(1, 2), loss=Loss.TRUNCATED
     ),

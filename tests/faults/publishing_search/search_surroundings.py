@@ -167,9 +167,12 @@ def _uploads(state: State) -> Iterator[Next]:
             # hides offsets whatever tierfold does.
             begun = [view.broker.segments.get(upload.segment_id) for view in views]
             since_ms = next(one.since_ms for one in begun if one is not None)
+            is_lost = upload.segment_id not in state.view.named
             whole = state._replace(
                 store=state.store | {upload},
                 uploads=tuple(one for one in state.uploads if one is not upload),
+                # No look knows of one that began before the loss.
+                on_the_way=_racing(state) if is_lost else state.on_the_way,
                 has_raced=state.has_raced
                 or NOW_MS - since_ms >= LIMITS.upload_wait_ms
                 or upload.end < tiered_end,
@@ -177,9 +180,13 @@ def _uploads(state: State) -> Iterator[Next]:
             yield ("a leader finishes", (upload,)), whole.written([given_to(upload, _FINISHED)])
         elif _may_begin(state, upload, tiered_end):
             # A leader uploads from the end of the tier on.
-            racing = tuple(one._replace(races=True) for one in state.on_the_way)
-            begun = state._replace(on_the_way=racing)
+            begun = state._replace(on_the_way=_racing(state))
             yield ("a leader begins", (upload,)), begun.written([started_of(upload)])
+
+
+def _racing(state: State) -> tuple[Message, ...]:
+    """What is on the way, sent by a look that could not know of an upload."""
+    return tuple(one._replace(races=True) for one in state.on_the_way)
 
 
 def _may_begin(state: State, upload: Stored, tiered_end: int) -> bool:

@@ -151,6 +151,11 @@ PLANTED: Final = {
         "key a is 1 instead of None",
         (search_bugs.rebuilt_restores_ascend,),
     ),
+    "a rebuild finishes what another segment contains": Planted(
+        "lost metadata and an upload within another",
+        "out of range",
+        (search_bugs.rebuilds_finish_inner_ones,),
+    ),
     "a rebuild finishes what is retired": Planted(
         "lost metadata and a vacuum",
         "objects are missing",

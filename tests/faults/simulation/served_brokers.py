@@ -17,6 +17,7 @@ from tests.faults.broker_model.modelled_cluster import BROKERS, Broker
 from tests.faults.broker_model.served_log import KEYS
 from tests.faults.broker_model.tier_contents import PARTS, Content, Kept, kept
 from tests.faults.simulation.served_environment import ServedEnvironment
+from tests.faults.simulation.served_segments import upload_event
 from tests.faults.simulation.served_table import failure
 from tests.faults.simulation.served_verbs import put, remove
 from tests.faults.simulation.simulation_scheduler import (
@@ -26,7 +27,7 @@ from tests.faults.simulation.simulation_scheduler import (
     SECOND_MS,
     Actor,
 )
-from tierfold.compaction.brokers.events import SegmentAdded, SegmentState, SegmentUpdated
+from tierfold.compaction.brokers.events import SegmentState, SegmentUpdated
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.segments import LeaderEpoch
 
@@ -60,7 +61,7 @@ def upload_next(environment: ServedEnvironment, broker: int, actor: Actor) -> bo
     cluster, rng = environment.cluster, environment.rng
 
     def begin() -> Content | None:
-        if cluster.leader != broker or not cluster.has_leader:
+        if cluster.leader != broker or not cluster.has_leader or not cluster.is_copying:
             return None
         tiered_to = cluster.brokers[broker].cache.highest_offset(cluster.log.lineage)
         found = cluster.log.locals[broker].segment_at(max(tiered_to + 1, cluster.log.log_start))
@@ -87,7 +88,8 @@ def _upload(
     environment: ServedEnvironment, content: Content, actor: Actor, *, stops: bool
 ) -> None:
     environment.tier.contents[content.segment_id] = content
-    environment.send(actor, (_added(environment, content),), len(environment.cluster.sent))
+    started = upload_event(content, environment.now_ms)
+    environment.send(actor, (started,), len(environment.cluster.sent))
     rng = environment.rng
     for part in PARTS:
         if stops and rng.random() < 0.5:
@@ -98,22 +100,6 @@ def _upload(
     if stops:
         return
     _update(environment, actor, content.segment_id, FINISHED)
-
-
-def _added(environment: ServedEnvironment, content: Content) -> SegmentAdded:
-    return SegmentAdded(
-        key=KEY,
-        segment_id=content.segment_id,
-        start_offset=content.start,
-        end_offset=content.end,
-        broker_id=1,
-        max_timestamp_ms=content.max_timestamp_ms,
-        event_timestamp_ms=environment.now_ms,
-        leader_epochs=content.epochs,
-        size_bytes=1000,
-        custom_metadata=b"\1",
-        is_transaction_index_empty=True,
-    )
 
 
 def _update(
@@ -135,9 +121,16 @@ def elect(environment: ServedEnvironment, actor: Actor) -> None:
     cluster = environment.cluster
     if not cluster.brokers[cluster.follower].is_up:
         return
+
+    def elected() -> int | None:
+        return cluster.elect(cluster.follower) if environment.may_restart else None
+
+    is_stray = environment.rng.random() < STRAYS and not environment.has_loss
     try:
-        is_unclean = environment.rng.random() < STRAYS and _uploads_all(environment, actor)
-        epoch = environment.act(actor, "elect a leader", lambda: cluster.elect(cluster.follower))
+        is_unclean = is_stray and _uploads_all(environment, actor)
+        epoch = environment.act(actor, "elect a leader", elected)
+        if epoch is None:
+            return
         environment.outcomes["elections"] += 1
         spawn_leader(environment, epoch)
         if is_unclean:
@@ -179,26 +172,35 @@ def _upload_stray(environment: ServedEnvironment, actor: Actor) -> None:
 
 def stops_brokers(environment: ServedEnvironment, actor: Actor) -> None:
     """Stop a broker now and then; meanwhile the other one leads, or none. Then it comes back."""
+    for _ in range(environment.rng.randint(1, 3)):
+        actor.sleep(environment.rng.choice(WAITS_MS))
+        restarts(environment, actor)
+
+
+def restarts(environment: ServedEnvironment, actor: Actor) -> None:
+    """Stop a broker, unless it would forget what must be named again, and start it again."""
     cluster, rng = environment.cluster, environment.rng
-    for _ in range(rng.randint(1, 3)):
-        actor.sleep(rng.choice(WAITS_MS))
-        number = rng.randrange(BROKERS)
-        environment.act(actor, f"stop broker {number}", partial(_stop, environment, number))
+    number = rng.randrange(BROKERS)
+    if not environment.act(actor, f"stop broker {number}", partial(_stop, environment, number)):
+        return
+    actor.sleep(rng.choice(WAITS_MS[:-1]))
+    if cluster.leader == number and rng.random() < 0.6:
+        elect(environment, actor)
         actor.sleep(rng.choice(WAITS_MS[:-1]))
-        if cluster.leader == number and rng.random() < 0.6:
-            elect(environment, actor)
-            actor.sleep(rng.choice(WAITS_MS[:-1]))
-        environment.act(actor, f"start broker {number}", partial(cluster.start, number))
-        if cluster.leader == number:
-            epoch = environment.act(actor, "elect it again", partial(cluster.elect, number))
-            spawn_leader(environment, epoch)
+    environment.act(actor, f"start broker {number}", partial(cluster.start, number))
+    if cluster.leader == number:
+        epoch = environment.act(actor, "elect it again", partial(cluster.elect, number))
+        spawn_leader(environment, epoch)
 
 
-def _stop(environment: ServedEnvironment, number: int) -> None:
+def _stop(environment: ServedEnvironment, number: int) -> bool:
     """Stop a broker, whatever its uploads are at; what it has sent may still arrive."""
+    if not (environment.may_restart and environment.cluster.brokers[number].is_up):
+        return False
     environment.cluster.stop(number)
     environment.scheduler.kill(f"broker {number} ")
     environment.outcomes["brokers stopped"] += 1
+    return True
 
 
 def spawn_leader(environment: ServedEnvironment, epoch: int) -> None:
@@ -308,6 +310,7 @@ def _read(environment: ServedEnvironment, actor: Actor) -> str:
     cluster, rng = environment.cluster, environment.rng
     position, began_ms = cluster.log.log_start, environment.now_ms
     counting: dict[str, tuple[Kept, bool]] = {}
+    is_forgotten = False
     # Half of them pause once, for most of the time in which they must see every tombstone.
     pauses_at = rng.randint(position, cluster.log.end) if rng.random() < 0.5 else -1
     while position < cluster.log.end:
@@ -326,6 +329,8 @@ def _read(environment: ServedEnvironment, actor: Actor) -> str:
             case OutOfRange():
                 if position < cluster.log.log_start:
                     return "reset"
+                if cluster.brokers[cluster.leader].lacks:
+                    return "out of range without lost metadata"
                 if position not in environment.excused:
                     environment.fail(f"a reader at {position} is out of range")
                 return "out of range beside an upload"
@@ -334,6 +339,7 @@ def _read(environment: ServedEnvironment, actor: Actor) -> str:
                     return "reset"
                 environment.fail(f"a reader at {position} misses an object of {segment_id}")
             case Fetched():
+                is_forgotten |= cluster.brokers[cluster.leader].lacks
                 taken = found.records[: rng.randint(1, 4)]
                 position = found.position
                 if len(taken) < len(found.records):
@@ -341,6 +347,8 @@ def _read(environment: ServedEnvironment, actor: Actor) -> str:
                 for record in taken:
                     if record.key not in counting or record.rank > counting[record.key][0].rank:
                         counting[record.key] = (record, found.is_local)
+    if is_forgotten:
+        return "read without lost metadata"
     return _judge(environment, counting, position, began_ms)
 
 

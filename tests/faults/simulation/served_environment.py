@@ -32,9 +32,11 @@ from tests.faults.simulation.simulation_scheduler import (
 from tierfold.compaction.brokers.events import Event, SegmentAdded
 from tierfold.compaction.model.rules import CompactionStrategy, Rules
 from tierfold.compaction.model.segment_ids import (
+    Maker,
     SegmentMark,
     id_text,
     is_restored_id,
+    maker_of,
     marked,
 )
 from tierfold.compaction.model.segments import PartitionState
@@ -42,6 +44,9 @@ from tierfold.compaction.publishing.look import PublishingLimits
 
 RESTORES: Final = 0.4
 """How often a person restores."""
+
+LOSSES: Final = 3
+"""Which of seven scenarios loses its metadata topic."""
 
 DELAYS: Final = 0.1
 """How often a send, or a broker's, stays on its way for a while, as when a machine sleeps."""
@@ -77,6 +82,8 @@ class ServedEnvironment:
     """Whether a person restores earlier states."""
     restored_ms: int = 0
     """When all brokers had applied the last restore that was sent as one batch, as versions ask."""
+    has_loss: bool = False
+    """Whether the metadata topic is lost, once."""
     is_detached: bool = False
     """The tier is compacted before its cluster is given: nothing is published yet, and tombstones
     go at once."""
@@ -115,6 +122,24 @@ class ServedEnvironment:
     def is_by_version(self) -> bool:
         """Whether versions decide which record of a key counts."""
         return self.rules.compaction_strategy is not CompactionStrategy.OFFSET
+
+    @property
+    def is_rebuild_due(self) -> bool:
+        """Whether something is to be named again."""
+        return self.cluster.is_lost or any(self.unnamed_uploads())
+
+    def unnamed_uploads(self) -> Iterator[str]:
+        """The whole uploads that a topic which was lost does not name, and that may be live."""
+        named_ids = self.table.row.retired_ids | self.cluster.whole.named
+        for segment_id in self.tier.present() if self.cluster.metadata_start else ():
+            is_upload = maker_of(segment_id, FINGERPRINT) is Maker.BROKER
+            if is_upload and segment_id not in named_ids and self.tier.is_whole(segment_id):
+                yield segment_id
+
+    @property
+    def may_restart(self) -> bool:
+        """Whether brokers may restart and leaders move: in the two safe orders of SWAP 8."""
+        return not (self.cluster.is_copying and self.is_rebuild_due)
 
     @property
     def rules(self) -> Rules:
@@ -187,7 +212,15 @@ class ServedEnvironment:
 
     def lost(self, found: Lost) -> None:
         """Judge an event that took offsets from consumers."""
+        if self.cluster.brokers[found.broker].lacks:
+            self.outcomes["offsets lost with the metadata"] += 1
+            return
         sent = found.sent
+        if sent.by.startswith("rebuild") and not self.cluster.lost_after_batch(found):
+            # Two live segments begin alike in a leader epoch: the second one is found again next.
+            self.outcomes["offsets lost within a rebuild's batch"] += 1
+            self.excused.update(found.offsets)
+            return
         raced = [
             offset
             for one in self.cluster.sent[sent.seen : sent.batch.start]
@@ -221,6 +254,9 @@ class ServedEnvironment:
         caches = {f"broker {number}": one.cache for number, one in self.cluster.ready.items()}
         for who, cache in {"the topic": self.cluster.whole, **caches}.items():
             known = cache.segments.get(segment_id)
+            if known is not None and self.cluster.metadata_start:
+                # Memory may say so of what was lost, below the log start, where no one reads.
+                known = known if known.added.end_offset >= self.cluster.log.log_start else None
             if known is not None and known.state in (STARTED, FINISHED):
                 what = f"{who} has it in {known.state.name}"
                 self.fail(f"an object of {segment_id} is deleted, and {what}")
@@ -239,6 +275,7 @@ class ServedEnvironment:
     def row_changed(self, after: PartitionState) -> None:
         """Check a new row: what is live is there, unless brokers deleted it."""
         self.rows.append(after)
+        self.cluster.is_lost &= not (after.cluster and after.cluster.metadata_start)
         for segment in after.segments:
             is_over = segment.end_offset < self.cluster.log.log_start
             if not is_over and not self.tier.is_whole(segment.segment_id):
@@ -254,7 +291,9 @@ class ServedEnvironment:
         """Judge what consumers see wrongly through a broker."""
         known = self.cluster.brokers[number].cache.segments
         late = () if found.value is None else self.late_with(found.value)
-        if any(one in known and known[one].state is FINISHED for one in late):
+        if self.cluster.brokers[number].lacks:
+            self.outcomes["values shown without lost metadata"] += 1
+        elif any(one in known and known[one].state is FINISHED for one in late):
             self.outcomes["values shown by a late upload"] += 1
         elif any(self.caught_up_ms >= one.timestamp_ms for one in self.cluster.open_batch(number)):
             # Between two events of a group that was compacted before its cluster was given, a
@@ -330,6 +369,7 @@ def drawn_served(seed: int) -> ServedEnvironment:
         has_stops=Random(f"stops of {seed}").random() < STOPS,
         orphan_age_ms=DAY_MS,
         has_restores=Random(f"restores of {seed}").random() < RESTORES,
+        has_loss=seed % 7 == LOSSES,
     )
     environment.tier = TierContents(removed=environment.removed)
     environment.cluster = Cluster(

@@ -6,6 +6,7 @@ product's `next_step` and `next_deletion`, and does what they say.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
@@ -15,10 +16,12 @@ from tests.compaction.builders import KEY
 from tests.compaction.hash_keys import FINGERPRINT
 from tests.faults.broker_model.served_log import LogRecord
 from tests.faults.simulation.served_environment import ServedEnvironment
+from tests.faults.simulation.served_losses import refusal_of
 from tests.faults.simulation.served_segments import uploaded
 from tests.faults.simulation.served_table import Stopped, failure
 from tests.faults.simulation.simulation_scheduler import MINUTE_MS, Actor
 from tierfold.compaction.brokers.cluster_facts import PartitionOffsets
+from tierfold.compaction.brokers.events import SegmentAdded
 from tierfold.compaction.brokers.metadata_fold import MetadataFold
 from tierfold.compaction.commits.commit import (
     MoveLogStart,
@@ -29,6 +32,7 @@ from tierfold.compaction.commits.commit import (
 from tierfold.compaction.commits.row_changes import claimed
 from tierfold.compaction.deletion.log_start import log_start_move, move_violation
 from tierfold.compaction.model.rules import Rules
+from tierfold.compaction.model.segment_ids import Maker, maker_of
 from tierfold.compaction.model.segments import PartitionState, Segment
 from tierfold.compaction.publishing.look import Look
 from tierfold.compaction.publishing.steps import Copy, Refused, Send
@@ -57,6 +61,9 @@ class ServedRun:
     seen: int = 0
     """How many events of the topic it has replayed."""
     looked_ms: int = 0
+    is_rebuild: bool = False
+    metadata_start: int = 0
+    """Where the topic that it has replayed begins."""
 
     def look(self) -> Look:
         """Look at row and topic; raises Stopped if the run was fenced."""
@@ -78,7 +85,7 @@ class ServedRun:
             self.actor, "ask for offsets", self._offsets, is_read=True
         )
         assert self.fold is not None
-        return Look(
+        look = Look(
             row=row,
             view=self.fold.view(KEY),
             naming=self.fold.naming(KEY),
@@ -90,6 +97,9 @@ class ServedRun:
             whole=whole,
             present=present,
         )
+        if not self.is_rebuild and (why := refusal_of(look, self.metadata_start)):
+            raise Stopped(f"refused: {why}")
+        return look
 
     def claim(self, *, adopts: bool) -> None:
         """Claim the partition; `adopts`: with the uploads that the row does not name yet."""
@@ -193,8 +203,11 @@ class ServedRun:
 
     def _replay(self) -> None:
         assert self.fold is not None
-        self.fold.apply(self.environment.cluster.records[self.fold.next_offset(0) :])
-        self.seen = self.fold.next_offset(0)
+        cluster = self.environment.cluster
+        self.metadata_start = cluster.metadata_start
+        begin = max(self.metadata_start, self.fold.next_offset(0))
+        self.fold.apply(cluster.records[begin:])
+        self.seen = len(cluster.records)
 
     def _offsets(self) -> tuple[PartitionOffsets, tuple[object, ...]]:
         if not self.environment.cluster.has_leader:
@@ -207,24 +220,29 @@ class ServedRun:
 
     def _adopted(self, look: Look) -> PartitionState:
         """The row with finished uploads beyond its end, each for the offsets that are new."""
-        row = look.row
+        return self.adopted(look.row, [one.added for one in look.finished], look.log_start)
+
+    def adopted(
+        self, row: PartitionState, whole: Iterable[SegmentAdded], log_start: int
+    ) -> PartitionState:
+        """The row with those whole uploads beyond its end that are of the log."""
         live: list[Segment] = list(row.segments)
-        reached = row.next_offset if live else max(row.next_offset, look.log_start)
+        reached = row.next_offset if live else max(row.next_offset, log_start)
         left = [
-            one
-            for one in look.finished
-            if one.added.segment_id not in row.named_ids
-            and look.is_upload(one.added.segment_id)
-            and self.environment.cluster.is_of_log(one.added.segment_id)
+            added
+            for added in whole
+            if added.segment_id not in row.named_ids
+            and maker_of(added.segment_id, FINGERPRINT) is Maker.BROKER
+            and self.environment.cluster.is_of_log(added.segment_id)
         ]
         while True:
-            on = [one for one in left if one.added.start_offset <= reached <= one.added.end_offset]
+            on = [one for one in left if one.start_offset <= reached <= one.end_offset]
             if not on:
                 break
-            best = max(on, key=lambda one: (one.added.end_offset, -one.added.start_offset))
-            start = reached if live else max(best.added.start_offset, row.next_offset)
-            live.append(uploaded(best.added, start, live))
-            reached = best.added.end_offset + 1
+            best = max(on, key=lambda one: (one.end_offset, -one.start_offset))
+            start = reached if live else max(best.start_offset, row.next_offset)
+            live.append(uploaded(best, start, live))
+            reached = best.end_offset + 1
         if not live:
             return row
         lineage = tuple(

@@ -6,10 +6,13 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
 from tests.compaction.hash_keys import FINGERPRINT
+from tests.faults.broker_model.modelled_cluster import BROKERS
+from tests.faults.broker_model.tier_contents import PARTS
 from tests.faults.simulation.environment_checks import Violation
 from tests.faults.simulation.scenario import Scenario
 from tests.faults.simulation.served_brokers import (
@@ -24,6 +27,12 @@ from tests.faults.simulation.served_brokers import (
     upload_next,
 )
 from tests.faults.simulation.served_environment import ServedEnvironment, drawn_served
+from tests.faults.simulation.served_rebuild import (
+    copies_on,
+    loses_metadata,
+    move_out_what_a_loss_left,
+    rebuild,
+)
 from tests.faults.simulation.served_restore import restore
 from tests.faults.simulation.served_verbs import compact, compact_detached, vacuum
 from tests.faults.simulation.simulation_scheduler import (
@@ -35,8 +44,8 @@ from tests.faults.simulation.simulation_scheduler import (
     Fault,
 )
 from tierfold.compaction.brokers.events import SegmentState
+from tierfold.compaction.discovery.metadata_loss import is_known_since
 from tierfold.compaction.model.segment_ids import Maker, maker_of
-from tierfold.compaction.publishing.replacements import NO_BROKER
 from tierfold.compaction.publishing.steps import Done
 
 ROUNDS_MAX: Final = 12
@@ -76,7 +85,7 @@ def _begin(environment: ServedEnvironment) -> None:
     while rng.random() < 0.9 and upload_next(environment, cluster.leader, before):
         scheduler.pause(MINUTE_MS)
         cluster.catch_up()
-    if rng.random() < 0.2:
+    if rng.random() < 0.2 and not environment.has_loss:
         compact_detached(environment, Actor(name="d", scheduler=scheduler, is_witness=True))
         environment.outcomes["compacted before"] += 1
     environment.scheduler.is_calm = False
@@ -96,6 +105,8 @@ def _begin(environment: ServedEnvironment) -> None:
         scheduler.spawn(f"vacuum{number}", partial(_vacuums, environment), after_ms=after_ms)
     if environment.has_restores:
         scheduler.spawn("person", partial(_restores, environment))
+    if environment.has_loss:
+        scheduler.spawn("loss", partial(loses_metadata, environment), allowed=frozenset())
     if rng.random() < 0.3:
         scheduler.spawn("admin", partial(deletes_records, environment), allowed=frozenset())
     if environment.has_stops:
@@ -140,7 +151,10 @@ def _converge(environment: ServedEnvironment, actor: Actor) -> None:
     calm = Actor(name="calm", scheduler=scheduler, is_witness=True)
     for number in range(ROUNDS_MAX):
         scheduler.pause(8 * HOUR_MS)
+        if number == ROUNDS_MAX // 2 and environment.has_loss and environment.may_restart:
+            _restart_all(environment)
         cluster.catch_up()
+        _rebuild_calmly(environment, broker, calm, f"rebuild calm{number}")
         # Without new records a dead upload holds its group until another one covers it.
         cluster.log.locals[cluster.leader].roll(cluster.log.end)
         while upload_next(environment, cluster.leader, broker):
@@ -149,6 +163,7 @@ def _converge(environment: ServedEnvironment, actor: Actor) -> None:
         step = compact(environment, calm, f"calm{number}", passes=0)
         cluster.catch_up_wholly()
         scheduler.pause(DAY_MS)
+        move_out_what_a_loss_left(environment, calm)
         vacuum(environment, calm, f"vacuum{number}")
         cluster.catch_up_wholly()
         if isinstance(step, Done) and not _left(environment):
@@ -156,19 +171,66 @@ def _converge(environment: ServedEnvironment, actor: Actor) -> None:
     environment.fail(f"{step} after {ROUNDS_MAX} rounds: {_left(environment)}")
 
 
+def _rebuild_calmly(
+    environment: ServedEnvironment, broker: Actor, calm: Actor, name: str
+) -> None:
+    """Name all again, if it is due, once brokers have deleted what lies below the log start."""
+    for number in range(2):
+        if environment.is_rebuild_due:
+            expire(environment, broker)
+            rebuild(environment, calm, f"{name}.{number}")
+            environment.cluster.catch_up_wholly()
+    copies_on(environment)
+
+
+def _restart_all(environment: ServedEnvironment) -> None:
+    """Restart the brokers one by one: of what was retired they remember more than the topic."""
+    cluster = environment.cluster
+    for number in range(BROKERS):
+        cluster.stop(number)
+        cluster.start(number)
+        cluster.catch_up_wholly()
+    cluster.elect(cluster.leader)
+    environment.outcomes["brokers restarted at the end"] += 1
+
+
 def _left(environment: ServedEnvironment) -> str:
     """What is not as it must be at the end, or ""."""
     cluster, row = environment.cluster, environment.table.row
     if holes := cluster.holes(cluster.whole):
         return f"offsets {holes} are out of range"
+    if environment.is_rebuild_due or any(broker.lacks for broker in cluster.brokers):
+        return "brokers do not have what the tier has"
     if row.retired:
         return f"still retired: {sorted(row.retired_ids)}"
+    if unpublished := sorted(_unpublished(environment)):
+        return f"live and not published: {unpublished}"
     live = {one.segment_id for one in row.segments}
     for segment in cluster.whole.segments.values():
         is_right = segment.segment_id in live and segment.state is SegmentState.COPY_FINISHED
-        if segment.added.broker_id == NO_BROKER and not is_right:
+        # A rebuild names uploads, too; those that others cover stay as any dead one.
+        is_ours = maker_of(segment.segment_id, FINGERPRINT) is Maker.THIS_CATALOG
+        if is_ours and not is_right:
             return f"brokers have {segment.segment_id} in {segment.state.name}"
     for segment_id in environment.tier.present() - live:
-        if maker_of(segment_id, FINGERPRINT) is Maker.THIS_CATALOG:
+        written_ms = max(environment.tier.objects.get((segment_id, part), 0) for part in PARTS)
+        is_known = is_known_since(row, cluster.metadata_start, written_ms)
+        if maker_of(segment_id, FINGERPRINT) is Maker.THIS_CATALOG and is_known:
             return f"an object of {segment_id} is left"
     return ""
+
+
+def _unpublished(environment: ServedEnvironment) -> Iterator[str]:
+    """What is live, and brokers do not have of it what they must.
+
+    An upload that its leader never finished, or that another one contains, is read through others.
+    """
+    cluster = environment.cluster
+    offsets = range(cluster.log.log_start, cluster.log.end)
+    found = cluster.whole.all_found(cluster.log.lineage, offsets)
+    finished = {one.segment_id for one in cluster.whole.in_state(SegmentState.COPY_FINISHED)}
+    for segment in environment.table.row.segments:
+        its = set(range(segment.own_start_offset, segment.end_offset + 1)).intersection(offsets)
+        is_upload = segment.is_named_by_brokers
+        if its and (segment.segment_id not in finished) and not (is_upload and its <= found.keys()):
+            yield segment.segment_id

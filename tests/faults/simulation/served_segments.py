@@ -1,6 +1,7 @@
 """The row's segments of what a simulated tier holds, and the replacements that runs write.
 
     uploaded      a broker's upload, as a claim adopts it
+    upload_event  the event by which a broker begins it
     Replacement   what a run writes in the place of some segments
     merged        one replacement of everything in a group: no pass
     planned       the replacements of a pass
@@ -12,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
+from tests.compaction.builders import KEY
 from tests.faults.broker_model.tier_contents import Content, Kept
 from tests.faults.simulation.served_environment import ServedEnvironment
 from tests.faults.simulation.served_table import Stopped
@@ -50,6 +52,23 @@ def uploaded(added: SegmentAdded, start: int, live: Sequence[Segment]) -> Segmen
     return replace(segment, max_timestamp_ms=added.max_timestamp_ms)
 
 
+def upload_event(content: Content, now_ms: int) -> SegmentAdded:
+    """The event by which a broker begins this upload."""
+    return SegmentAdded(
+        key=KEY,
+        segment_id=content.segment_id,
+        start_offset=content.start,
+        end_offset=content.end,
+        broker_id=1,
+        max_timestamp_ms=content.max_timestamp_ms,
+        event_timestamp_ms=now_ms,
+        leader_epochs=content.epochs,
+        size_bytes=1000,
+        custom_metadata=b"\1",
+        is_transaction_index_empty=True,
+    )
+
+
 def written(content: Content, run: str, start: int) -> Segment:
     """A replacement as the row names it."""
     return _segment(content, Compacted(run), start)
@@ -63,7 +82,7 @@ def _segment(
         segment_id=content.segment_id,
         start_offset=start,
         end_offset=content.end,
-        size_bytes=1000,
+        size_bytes=1000 - skipped,
         offset_index_bytes=8,
         time_index_bytes=12,
         max_timestamp_ms=content.max_timestamp_ms,

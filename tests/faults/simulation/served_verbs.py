@@ -9,6 +9,7 @@ from typing import Final
 from tests.compaction.hash_keys import FINGERPRINT
 from tests.faults.broker_model.tier_contents import PARTS, Content
 from tests.faults.simulation.served_environment import ServedEnvironment
+from tests.faults.simulation.served_losses import is_over
 from tests.faults.simulation.served_run import ServedRun
 from tests.faults.simulation.served_segments import (
     Replacement,
@@ -36,9 +37,10 @@ from tierfold.compaction.commits.commit import (
     StartDeletion,
     Update,
 )
+from tierfold.compaction.discovery.metadata_loss import is_known_since
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.segment_ids import Maker, maker_of
-from tierfold.compaction.model.segments import RetiredSegment, Segment
+from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.model.strategies import strategy_name
 from tierfold.compaction.planning import open_step
 from tierfold.compaction.planning.local_copies import joined_past, local_ranges
@@ -321,7 +323,7 @@ def _finishes(run: ServedRun, look: Look) -> bool:
             continue
         if look.naming[segment_id] is Naming.NAMED:
             gone.add(segment_id)
-        elif _is_over(look, entry):
+        elif is_over(look, entry):
             never_named.add(segment_id)
     ids = tuple(sorted(gone | never_named))
     if not ids:
@@ -336,13 +338,6 @@ def _finishes(run: ServedRun, look: Look) -> bool:
         )
         run.environment.outcomes["segments forgotten"] += len(ids)
     return True
-
-
-def _is_over(look: Look, entry: RetiredSegment) -> bool:
-    """Whether a retired segment that was never named may be forgotten."""
-    is_ours = not entry.segment.is_named_by_brokers
-    is_unnamed = look.naming[entry.segment.segment_id] is Naming.NEVER_NAMED
-    return is_ours and is_unnamed and look.now_ms - entry.retired_at_ms >= look.limits.grace_ms
 
 
 def _mark(run: ServedRun, look: Look, ids: Sequence[str]) -> None:
@@ -392,6 +387,7 @@ def _delete_orphans(run: ServedRun, look: Look) -> None:
         if (
             maker_of(segment_id, FINGERPRINT) is Maker.THIS_CATALOG
             and look.naming[segment_id] is Naming.NEVER_NAMED
+            and is_known_since(look.row, run.metadata_start, written_ms)
             and look.now_ms - written_ms > environment.orphan_age_ms
         ):
             for part in PARTS:

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from tests.faults.simulation import (
+    served_rebuild,
     served_run,
     served_scenario,
     served_segments,
@@ -31,9 +32,22 @@ from tierfold.compaction.commits.commit import StartDeletion
 from tierfold.compaction.deletion.log_start import LogStartMove, log_start_move
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.segments import Segment
-from tierfold.compaction.publishing import batches, deletions, groups
+from tierfold.compaction.publishing import (
+    batches,
+    deletions,
+    groups,
+    lost_metadata,
+    rebuild_order,
+)
 from tierfold.compaction.publishing import next_step as steps
 from tierfold.compaction.publishing.look import Look
+from tierfold.compaction.publishing.lost_metadata import (
+    NameAgain,
+    NothingLost,
+    RebuildStep,
+    rebuild_step,
+    with_rebuilds,
+)
 from tierfold.compaction.publishing.replacements import update_event
 from tierfold.compaction.publishing.steps import Done, Purpose, Send
 
@@ -275,6 +289,39 @@ def retention_counts_a_day_less(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(served_run, "move_violation", lambda *_: "")
 
 
+def rebuilds_end_once_all_is_started(patch: pytest.MonkeyPatch) -> None:
+    """A rebuild notes the topic before what is live is finished."""
+
+    def decided(*given: Any, **named: Any) -> RebuildStep:
+        step = rebuild_step(*given, **named)
+        is_started = isinstance(step, NameAgain) and step.purpose is Purpose.SERVE_AGAIN
+        return NothingLost() if is_started else step
+
+    patch.setattr(served_rebuild, "rebuild_step", decided)
+
+
+def retired_ones_are_not_named_again(patch: pytest.MonkeyPatch) -> None:
+    """A rebuild names only what is live."""
+
+    def of_live(look: Look, _: object) -> Look:
+        found = with_rebuilds(look, ())
+        live = {name: one for name, one in found.rebuilds.items() if name in look.live_ids}
+        return replace(look, rebuilds=live)
+
+    patch.setattr(served_rebuild, "with_rebuilds", of_live)
+
+
+def inner_segments_are_finished_again(patch: pytest.MonkeyPatch) -> None:
+    """A rebuild finishes each live segment, also one that another one contains."""
+    for module in (lost_metadata, rebuild_order):
+        patch.setattr(module, "required_ids", lambda look: look.live_ids)
+
+
+def lost_names_stop_no_run(patch: pytest.MonkeyPatch) -> None:
+    """Verbs go on by what the metadata topic still says."""
+    patch.setattr(served_run, "refusal_of", lambda *_: "")
+
+
 def versions_are_sent_by_groups(patch: pytest.MonkeyPatch) -> None:
     """A first publication and a restore are sent group by group, although versions decide."""
     patch.setattr(Look, "is_by_version", False)
@@ -311,6 +358,10 @@ def first_failure(bug: Bug, first: int, seeds: int) -> str:
         (grace_is_short, 6, 150, "has it in COPY_FINISHED"),
         (dead_uploads_are_awaited_for_ever, 1, 50, "have not finished it"),
         (retention_counts_a_day_less, 0, 50, "moves the log start past .* which is young"),
+        (rebuilds_end_once_all_is_started, 3, 50, "is not finished by"),
+        (retired_ones_are_not_named_again, 3, 50, "out of range|still retired"),
+        (inner_segments_are_finished_again, 983, 1, "out of range"),
+        (lost_names_stop_no_run, 59, 100, "brokers never had the upload"),
         (versions_are_sent_by_groups, 39, 100, "instead of None"),
     ],
 )

@@ -10,6 +10,7 @@ import pytest
 from tests.faults.simulation.served_scenario import played_served
 from tests.faults.simulation.simulation_run import Summary, main, summary_of
 from tests.faults.simulation.simulation_scheduler import Fault
+from tierfold.compaction.publishing.lost_metadata import SafeOrder
 
 SEEDS = 100
 
@@ -43,7 +44,13 @@ def test_every_outcome_happens(total: Summary) -> None:
     rows |= {"restores", "restores seen", "restore refused", "restore stopped"}
     brokers |= {"brokers stopped", "readers without a leader"}
     races |= {"a look grew old", "stopped by a row that had changed"}
+    losses = {"the metadata topic was lost", "copying stopped", "moved out of the tier"}
+    losses |= {"brokers had not read all that was lost", "reader: read without lost metadata"}
+    losses |= {f"rebuild: {order}" for order in SafeOrder}
+    ends = ("ended", "stopped", "has nothing to do", "refused by LostAlready")
+    losses |= {f"rebuild {how}" for how in ends}
     expected = sends | {f"reader: {how}" for how in readers} | runs | rows | brokers | races
+    expected |= losses
     assert expected <= {what for what, count in total.outcomes.items() if count}, str(total)
 
 

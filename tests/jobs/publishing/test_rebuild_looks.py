@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from tests.compaction.beside_brokers import brokers_have
-from tests.compaction.builders import CLUSTER
+from tests.compaction.builders import CLUSTER, leave_alone
 from tests.compaction.looks import LIMITS
 from tests.jobs.aiven import PLAIN
 from tests.jobs.claims import ORDERS, note_served
@@ -25,6 +25,7 @@ from tierfold.compaction.discovery.view import Refusal, RefusalReason
 from tierfold.compaction.model.bindings import ServedBy
 from tierfold.compaction.model.segments import PartitionState
 from tierfold.compaction.model.serving import ServingCluster
+from tierfold.compaction.planning.rebuild_look import unknown_uploads
 from tierfold.compaction.publishing.event_check import Checked, checked
 from tierfold.compaction.publishing.look import Look
 from tierfold.compaction.publishing.lost_metadata import NameAgain, NothingLost, rebuild_step
@@ -53,7 +54,9 @@ def tier(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 class Lost:
     """orders-0 beside brokers whose metadata topic lost what it said."""
 
-    def __init__(self, tier: Path, topic: ServingCluster, events: Sequence[Event] = ()) -> None:
+    def __init__(
+        self, tier: Path, topic: ServingCluster, events: Sequence[Event] = (), log_start: int = 0
+    ) -> None:
         self.context = run_context(str(tier))
         self.topic = replace(topic, place=place_of(self.context))
         listed = self.context.tier.listing(ORDERS)
@@ -61,7 +64,10 @@ class Lost:
         self.row = catalog.read([ORDERS]).get(ORDERS) if catalog.exists() else None
         named = frozenset[str]() if self.row is None else self.row.named_ids
         ids = {one.segment_id for one in listed} | named
-        brokers = brokers_have(events, ids, key=ORDERS, high_watermark=END)
+        self.log_start = log_start
+        brokers = brokers_have(
+            events, ids, key=ORDERS, log_start=log_start, high_watermark=END
+        )
         self.brokers = replace(
             brokers,
             metadata_start=topic.metadata_start,
@@ -73,7 +79,7 @@ class Lost:
 
     def look(self) -> Look | Refusal:
         """What `rebuild` decides from."""
-        found = tier_view(self.context, self.known, 0)
+        found = tier_view(self.context, self.known, self.log_start)
         assert isinstance(found, TierView), found
         serving = Serving(
             binding=ServedBy(self.topic), at_ms=NOW_MS, run="run", readers_begin_again=False
@@ -89,11 +95,11 @@ class Lost:
         return view.reason if isinstance(view, Refusal) else None
 
 
-def all_sent(tier: Path, topic: ServingCluster) -> list[Event]:
+def all_sent(tier: Path, topic: ServingCluster, log_start: int = 0) -> list[Event]:
     """All events of a rebuild; before the last one every other verb refuses."""
     events: list[Event] = []
     while True:
-        lost = Lost(tier, topic, events)
+        lost = Lost(tier, topic, events, log_start)
         look = lost.look()
         assert isinstance(look, Look), look
         step = rebuild_step(look, is_served=True, is_copying=True)
@@ -166,3 +172,32 @@ def test_what_was_never_published_is_restored_first(tier: Path) -> None:
     look = Lost(tier, TRUNCATED).look()
     assert isinstance(look, Look)
     assert len(look.rebuilds.keys() & look.live_ids) == UPLOADS
+
+
+def test_an_upload_that_nothing_names_has_a_way_on(tmp_path: Path) -> None:
+    """A broker was about to delete it when its metadata were lost, and has restarted since."""
+    tier = updated_tier(tmp_path / "tier", [ORDERS], UPLOADS)
+    first = run_context(str(tier)).tier.listing(ORDERS)[0]
+    aside = tmp_path / "aside"
+    aside.mkdir()
+    moved = {path: aside / path.name for path in tier.rglob(f"*{first.segment_id}*")}
+    for path, kept in moved.items():
+        path.rename(kept)
+    ran = tierfold("compact", tier, *ALWAYS, *NOW, "--engine", "local")
+    assert ran.code == 0, ran
+    note_served(tier)
+    events = all_sent(tier, TRUNCATED, RECORDS_PER_SEGMENT)
+    for path, kept in moved.items():
+        kept.rename(path)
+    after = Lost(tier, TRUNCATED, events, RECORDS_PER_SEGMENT)
+    look = after.look()
+    assert isinstance(look, Look)
+    assert rebuild_step(look, is_served=True, is_copying=True) == NothingLost()
+    assert unknown_uploads(look) == (first.segment_id,)
+    row = replace(look.row, served_by=(after.topic,))
+    assert after.reason(row) is RefusalReason.NEVER_NAMED
+    apart = replace(row, consents=(*row.consents, leave_alone(first.segment_id)))
+    assert after.reason(apart) is None
+    for path, kept in moved.items():
+        path.rename(kept)
+    assert Lost(tier, TRUNCATED, events, RECORDS_PER_SEGMENT).reason(row) is None
