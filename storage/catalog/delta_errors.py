@@ -115,8 +115,8 @@ def plain_error(error: Exception, uri: str) -> CorruptLog | UnreadableObject:
         )
     if isinstance(error, OSError | TableNotFoundError) or any(sign in text for sign in _OF_STORE):
         number = _NUMBER.search(text)
-        is_plain = number is not None and int(number[1]) in _PLAIN
-        what = os.strerror(int(number[1])) if number and is_plain else _first_line(text)
+        cause = int(number[1]) if number else getattr(error, "errno", None)
+        what = os.strerror(cause) if cause in _PLAIN else _first_line(text)
         return UnreadableObject(
             f"the table cannot be read or written: {what}",
             where=uri,
