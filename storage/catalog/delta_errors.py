@@ -60,7 +60,9 @@ _NUMBER: Final = re.compile(r"\(os error (\d+)\)")
 _LOST_FILE: Final = re.compile(r"Object at location (\S.*?) not found: ")
 """What delta-rs reports of a file in a folder that it did not find, the file in the group."""
 
-_PLAIN: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
+_PLAIN: Final = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.ENOTDIR}
+)
 """Errors whose own words say all; those around them are of no use."""
 
 _NEXT_LINE: Final = re.compile(r"\s*\n\s*(?:\x1b\[[0-9;]*m)?↳(?:\x1b\[[0-9;]*m)?\s*")

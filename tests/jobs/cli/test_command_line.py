@@ -112,7 +112,7 @@ def test_a_path_that_is_no_tier_is_refused(verb: str, tmp_path: Path) -> None:
     assert not told(other.stderr, "no folder kafka-tiered-storage", "things", "Name the folder")
     file = tmp_path / "file"
     file.write_text("")
-    assert tierfold(verb, file).code == 2
+    tierfold(verb, file).refuses(f"{file}: this is a file, and a tier is a folder")
 
 
 @pytest.mark.parametrize("uri", ["s3n://bucket/tier", "S3A://bucket/tier", "hdfs://name/tier"])
