@@ -68,6 +68,8 @@ class Candidate:
     """The leader epochs of its batches, read only if there is no checkpoint."""
     corruption: str = ""
     """Why its `.log` cannot be read to the end, a sentence; empty: it can, or there is none."""
+    is_unopened: bool = False
+    """`corruption` says why an object could not be opened; its bytes may be sound."""
     maker: Maker = Maker.BROKER
     """Who wrote it, by its id."""
     is_own_unfinished: bool = False

@@ -106,7 +106,11 @@ def _unreadable(facts: PartitionFacts) -> Refusal | None:
     ]
     if not found:
         return None
-    is_corrupt = any(candidate.corruption for candidate in found if not candidate.ownership.why)
+    is_corrupt = any(
+        candidate.corruption and not candidate.is_unopened
+        for candidate in found
+        if not candidate.ownership.why
+    )
     obstacles = [candidate.obstacle.removesuffix(UNCHANGED).rstrip() for candidate in found]
     return Refusal(
         reason=RefusalReason.CORRUPT if is_corrupt else RefusalReason.UNREADABLE,

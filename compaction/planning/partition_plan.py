@@ -174,8 +174,8 @@ def with_row_notes(
     claimed: tuple[str, ...] = ()
     if state is not None and state.owner_run:
         claimed = (
-            f"run {state.owner_run} has not released its claim: `compact` takes the partition over"
-            " and fences that run, dead or alive",
+            f"run {state.owner_run} has not released its claim: `compact` leaves it the partition"
+            " while it is at work, and takes it over if it is dead",
         )
     return replace(view, notes=(*claimed, *strategy_change(state, rules), *view.notes))
 

@@ -14,6 +14,7 @@
     output                prints a verb's result, as tables or as JSON
     log_lines             prints what is logged: `-v`, `-q`
     progress_bars         shows the progress of a run
+    help_pages            breaks the lines of help pages
     usage_errors          reports usage errors and bugs without secrets
     exit_codes            exit codes, and output that a terminal can take
 """

@@ -29,6 +29,8 @@ retirements to 1970, and the next `vacuum` would delete them without a grace per
 _DIGITS_MAX: Final = 100
 """Python refuses to parse numbers of thousands of digits."""
 
+_FORM: Final = "Write it as 2026-11-21T15:30:46Z, or in epoch milliseconds."
+
 Verb = TypeVar("Verb", bound=Callable[..., Any])
 
 
@@ -43,10 +45,10 @@ class _Timestamp(click.ParamType[int]):
         if time_ms is None and value.isdecimal() and len(value) < _DIGITS_MAX:
             time_ms = int(value)
         if time_ms is None:
-            form = "Write it as 2026-11-21T15:30:46Z, or in epoch milliseconds."
-            self.fail(f"{value!r} is not a time. {form}", param, ctx)
+            self.fail(f"{value!r} is not a time. {_FORM}", param, ctx)
         if not _NOW_MIN_MS <= time_ms <= _INT64_MAX:
-            self.fail(f"{value} is not in the range {_NOW_MIN_MS}<=x<={_INT64_MAX}.", param, ctx)
+            bounds = f"{_NOW_MIN_MS} to {_INT64_MAX}"
+            self.fail(f"{value} is not in the range {bounds}. {_FORM}", param, ctx)
         return time_ms
 
 

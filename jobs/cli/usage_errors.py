@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import re
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final
 
 import click
@@ -13,8 +15,9 @@ import click
 from tierfold.compaction.model.errors import BadSettings, TierfoldError
 from tierfold.compaction.model.redaction import printable, redacted, without_secrets
 from tierfold.jobs.cli.exit_codes import leave_broken_pipe
+from tierfold.jobs.cli.help_pages import HelpContext
 from tierfold.jobs.cli.log_lines import logged_on_stderr
-from tierfold.jobs.cli.output import output_of
+from tierfold.jobs.cli.output import output_of, print_error
 from tierfold.jobs.cli.tier_argument import DEFAULT, TierArgument, find_tier, with_source
 from tierfold.jobs.cli.without_mllib import start_spark_without_mllib
 
@@ -25,7 +28,7 @@ _HINTS: Final = {"to": "`tierfold history` lists times and runs."}
 """By option, what is printed if it is missing."""
 
 _NOT_REPEATED: Final = (
-    r"\1, which may hold a secret and are not repeated here. Write a setting as --set NAME=VALUE,"
+    r"\1, not shown here in case of a secret. Write a setting as --set NAME=VALUE,"
     " without spaces around the sign"
 )
 
@@ -36,6 +39,8 @@ OWN_PROCESS: Final = object()
 
 class Verb(click.Command):
     """A verb; if the process runs nothing else, Arrow and Spark do without what starts slowly."""
+
+    context_class = HelpContext
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """See `click.Command`; a tier that is not given is looked for elsewhere."""
@@ -67,6 +72,7 @@ class Verbs(click.Group):
     """A group of verbs whose usage errors do not repeat secrets from the command line."""
 
     command_class = Verb
+    context_class = HelpContext
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """See `click.Group`; this prints the first sentence of each verb's help uncut."""
@@ -104,7 +110,15 @@ def _without_secrets() -> Iterator[None]:
             error.message = hint  # type: ignore[misc]  # click shows it behind its own sentence
         message = redacted(_EXTRA_ARGUMENTS.sub(_NOT_REPEATED, error.message))
         error.message = message  # type: ignore[misc]  # click shows it with usage and hints
+        error.show = partial(_show, error)  # type: ignore[method-assign]  # click breaks no line
         raise
+
+
+def _show(error: click.ClickException) -> None:
+    """Print what click would print, broken as every other line is."""
+    said = io.StringIO()
+    type(error).show(error, said)
+    print_error(said.getvalue().rstrip("\n"))
 
 
 def trace() -> str:

@@ -4,7 +4,8 @@
     seen    writes a sign, so that those of others can be compared with it, and reads them
     end     deletes the last sign
 
-A sign is a hint, so a failure is logged once and stops nothing.
+A sign is a hint, so a failure stops nothing. It is logged once, and only if the run holds a
+partition: without one it needs no sign.
 """
 
 from __future__ import annotations
@@ -63,7 +64,9 @@ class SignOfLife:
         """Numbers of signs that may be in the store: the answer to a write may be lost."""
         self._lock = Lock()
         self._ended = Event()
-        self._has_failed = False
+        self._failure = ""
+        """The first one; empty: there was none."""
+        self._holds = False
         self._thread: Thread | None = None
 
     def __enter__(self) -> SignOfLife:
@@ -96,6 +99,12 @@ class SignOfLife:
             row.key: decided(row.owner_run, self._run, seen, self._if_held) for row in rows
         }
         return {key: one for key, one in found.items() if not isinstance(one, Claim)}
+
+    def holds(self) -> None:
+        """Note that the run holds a partition: a failure matters now, also an earlier one."""
+        if not self._holds:
+            self._holds = True
+            self._warn()
 
     def end(self) -> None:
         """Write no more, and delete the last sign."""
@@ -147,11 +156,15 @@ class SignOfLife:
         try:
             return act()
         except Exception as error:  # noqa: BLE001 - whatever the library of the store raises
-            if not self._has_failed:
-                self._has_failed = True
-                _log.warning(
-                    "This run cannot write or compare signs of life, so other runs may take its"
-                    " partitions over, or it theirs; no data are at risk: %s",
-                    redacted(str(error)),
-                )
+            if not self._failure:
+                self._failure = redacted(str(error))
+                self._warn()
             return None
+
+    def _warn(self) -> None:
+        if self._holds and self._failure:
+            _log.warning(
+                "This run cannot write or compare signs of life, so other runs may take its"
+                " partitions over, or it theirs; no data are at risk: %s",
+                self._failure,
+            )

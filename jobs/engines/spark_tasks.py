@@ -17,7 +17,10 @@ e^-64."""
 
 
 def at_their_tasks(rows: DataFrame, tasks: int) -> DataFrame:
-    """Repartition the rows into `tasks` partitions, each row into that of the number in `task`."""
+    """Repartition the rows into `tasks` partitions, each row into that of the number in `task`.
+
+    A number beyond them counts modulo `tasks`.
+    """
     if hasattr(rows, "repartitionById"):  # Since Spark 4.1.
         return rows.repartitionById(tasks, "task")
     return at_hashed_tasks(rows, tasks)
@@ -26,7 +29,7 @@ def at_their_tasks(rows: DataFrame, tasks: int) -> DataFrame:
 def at_hashed_tasks(rows: DataFrame, tasks: int) -> DataFrame:
     """The same by the hash of an integer, which Spark has always had."""
     values = ", ".join(map(str, _hashed_to_each(tasks)))
-    return rows.repartition(tasks, expr(f"element_at(array({values}), task + 1)"))
+    return rows.repartition(tasks, expr(f"element_at(array({values}), task % {tasks} + 1)"))
 
 
 @lru_cache

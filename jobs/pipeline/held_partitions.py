@@ -123,6 +123,8 @@ class HeldPartitions:
         for release in releases:
             self._after(release, released[release.key])
         won = {key: one for key, one in claims.items() if isinstance(one.outcome, Committed)}
+        if won:
+            self.life.holds()
         self.by_key |= won
         return {key: one.outcome for key, one in claims.items() if key not in won}
 

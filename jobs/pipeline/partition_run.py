@@ -82,7 +82,8 @@ class PartitionRun:
             report = whole_report(self.chunks, left=self.left)
         else:
             report = left_report(planned_report(self.plan), self.left)
-            report = replace(report, held_by=self.held_by)
+            if self.held_by is not None:  # The plan's note on the claim would say it again.
+                report = replace(report, held_by=self.held_by, notes=())
         if self.state is None:
             return report
         dropped = None if self.publication is None else self.publication.dropped

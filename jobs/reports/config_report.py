@@ -18,6 +18,9 @@ from tierfold.jobs.settings.beside_cluster import ClusterSetting
 from tierfold.jobs.settings.remarks import Remarks
 from tierfold.jobs.settings.resolution import EffectiveSetting
 
+SOURCE_COLUMNS: Final = 18
+"""Minimum width of the column of sources: a terminal of 80 columns has room for it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigResult:
@@ -53,7 +56,14 @@ class ConfigResult:
         """Print the settings, and below them what brokers have, if they were asked."""
         settings, brokers = self.settings, self.brokers
         title = f"settings of {self.topic}"
-        print_rows(console, title, _SETTINGS, settings, rows_max=len(settings))
+        print_rows(
+            console,
+            title,
+            _SETTINGS,
+            settings,
+            rows_max=len(settings),
+            last_columns=SOURCE_COLUMNS,
+        )
         title = f"{self.topic} on its brokers"
         print_rows(console, title, _ON_BROKERS, brokers, rows_max=len(brokers))
 
@@ -61,7 +71,6 @@ class ConfigResult:
 _SETTINGS: Final[Sequence[Column[EffectiveSetting]]] = (
     ("setting", "left", lambda one: one.setting.name),
     ("value", "right", lambda one: Text(printable(one.text))),
-    ("unit", "left", lambda one: one.setting.unit),
     ("from", "left", lambda one: Text(printable(one.source))),
 )
 _ON_BROKERS: Final[Sequence[Column[ClusterSetting]]] = (

@@ -87,12 +87,14 @@ def print_rows(
     rows: Sequence[_Row],
     *,
     rows_max: int = ROWS_MAX,
+    last_columns: int = SENTENCE_COLUMNS,
 ) -> None:
     """Print a table of the first rows, and the number of rows left out; nothing without rows.
 
     The last column holds sentences. No other column is ever cut or folded, because the next command
     may need its content: in a terminal too narrow for the table, each row is a line of text
-    instead. A sentence with a piece that is longer than its column follows the table.
+    instead. A sentence follows the table if `last_columns` are not left for it, or if a piece of it
+    is longer than its column.
     """
     if not rows:
         return
@@ -104,7 +106,7 @@ def print_rows(
         bare.add_row(*row[:-1])
     needed = max(cell_len(name), *(cell_len(str(row[-1])) for row in cells))
     space = console.width - width_of(console, bare) - len(" │ ")
-    if space >= min(SENTENCE_COLUMNS, needed):
+    if space >= min(last_columns, needed):
         below = [row for row in cells if widest_piece(str(row[-1])) > space]
         for row in cells:
             last = "see below" if row in below else folded(Text.assemble(row[-1]), space)

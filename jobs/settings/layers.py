@@ -33,7 +33,8 @@ from tierfold.jobs.settings.owner_labels import LABELS, labels_of
 from tierfold.jobs.settings.store_table import store_options
 from tierfold.storage.tiers.store_options import ENVIRONMENT, StoreOptions
 
-DEFAULTS_FILE: Final = "conf/defaults.toml"
+NOT_SET: Final = "default"
+"""The source of a value that no layer sets, whether tierfold ships a default or not."""
 COMMAND_LINE: Final = "--set"
 
 OF_CLUSTER: Final = ("upload.wait.ms", "message.timeout.ms", "publish.max.events.per.second")
@@ -117,7 +118,7 @@ NOTHING_GIVEN: Final = Given(broker={}, topics={}, tables=(), unused=())
 def shipped_defaults() -> Layer:
     """Return the packaged defaults."""
     return {
-        setting.field: SettingValue(value=setting.kind.parse(setting.default), source=DEFAULTS_FILE)
+        setting.field: SettingValue(value=setting.kind.parse(setting.default), source=NOT_SET)
         for setting in SETTINGS
         if setting.default is not None
     }

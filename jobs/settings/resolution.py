@@ -40,6 +40,7 @@ from tierfold.jobs.settings.given_layout import UNSPECIFIED, GivenLayout
 from tierfold.jobs.settings.kafka_topics import policies_of
 from tierfold.jobs.settings.layers import (
     COMMAND_LINE,
+    NOT_SET,
     NOTHING_GIVEN,
     Layer,
     SettingValue,
@@ -50,9 +51,6 @@ from tierfold.jobs.settings.layers import (
 )
 from tierfold.jobs.settings.owner_labels import OwnerLabels
 from tierfold.storage.tiers.store_options import ENVIRONMENT, StoreOptions
-
-NOT_SET: Final = "default"
-"""The source of a value that no layer sets."""
 
 JSON_INTEGER_MAX: Final = 2**53 - 1
 """The largest integer that every JSON reader keeps (RFC 8259, section 6)."""

@@ -54,7 +54,7 @@ _DELTA: Final[dict[str, bool | float | int | str | None]] = {
 IVY: Final = "spark.jars.ivy"
 
 HADOOP_AND_SDK: Final = {
-    "4.0": ("3.4.1", "2.24.6"),
+    "4.0": ("3.4.1", "2.24.8"),  # Built with 2.24.6, of which Maven lacks s3-transfer-manager.
     "4.1": ("3.4.2", "2.29.52"),
     "4.2": ("3.5.0", "2.35.4"),
 }

@@ -65,7 +65,7 @@ class SegmentReader(DataSourceReader):
             pieces = [piece for of_partition in found for piece in of_partition]
         return [InputPartition(task) for task in _tasks(pieces)]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """See `TaskReader.read`."""
         return self._tasks.read(partition)
 

@@ -45,11 +45,12 @@ class TaskReader(DataSourceReader):
     versions: VersionSource
     """The source of the column `version`."""
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """Yield the records of a task's pieces; raises CorruptLog, UnreadableObject."""
         with in_one_sentence():
             tier = self.open_tier()
-            # If there are no tasks, Spark adds one without a value.
-            for piece in partition.value or ():
+            # If there are no tasks, Spark adds one: 4.0 without a partition, later ones without a
+            # value.
+            for piece in () if partition is None else partition.value or ():
                 for chosen in read_piece(tier, piece):
                     yield from record_batches(piece.key, chosen, self.schema, self.versions)

@@ -24,8 +24,8 @@ RAISED_MAX: Final = 1000
 """The same for what a worker's Python raised: an error of tierfold ends with what to do."""
 
 _PYTHON: Final = re.compile(
-    r".*(?:Traceback \(most recent call last\):\n|from the Python worker:\n|PythonException: "
-    r"|Python data source[a-z ]*: )",
+    r".*(?:Traceback \(most recent call last\):\n|PythonException: |Python data source[a-z ]*: "
+    r"|from the Python worker(?::|\. Please see the stack trace below\.)\n)",
     re.DOTALL,
 )
 """What comes before the frames and the exception of Python; our data source shows no frames."""

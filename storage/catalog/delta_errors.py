@@ -60,7 +60,9 @@ _NUMBER: Final = re.compile(r"\(os error (\d+)\)")
 _LOST_FILE: Final = re.compile(r"Object at location (\S.*?) not found: ")
 """What delta-rs reports of a file in a folder that it did not find, the file in the group."""
 
-_PLAIN: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
+_PLAIN: Final = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.ENOTDIR}
+)
 """Errors whose own words say all; those around them are of no use."""
 
 _NEXT_LINE: Final = re.compile(r"\s*\n\s*(?:\x1b\[[0-9;]*m)?↳(?:\x1b\[[0-9;]*m)?\s*")
@@ -115,8 +117,8 @@ def plain_error(error: Exception, uri: str) -> CorruptLog | UnreadableObject:
         )
     if isinstance(error, OSError | TableNotFoundError) or any(sign in text for sign in _OF_STORE):
         number = _NUMBER.search(text)
-        is_plain = number is not None and int(number[1]) in _PLAIN
-        what = os.strerror(int(number[1])) if number and is_plain else _first_line(text)
+        cause = int(number[1]) if number else getattr(error, "errno", None)
+        what = os.strerror(cause) if cause in _PLAIN else _first_line(text)
         return UnreadableObject(
             f"the table cannot be read or written: {what}",
             where=uri,

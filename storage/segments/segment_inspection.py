@@ -72,7 +72,12 @@ def inspected(
         )
     except TierfoldError as error:
         seen_offset = last_offset_seen(tier, key, listed)
-        return replace(found, corruption=str(error), seen_offset=seen_offset)
+        return replace(
+            found,
+            corruption=str(error),
+            is_unopened=not isinstance(error, CorruptLog),
+            seen_offset=seen_offset,
+        )
 
 
 def ownership_of(tier: RemoteTier, key: PartitionKey, listed: ListedSegment) -> Ownership:

@@ -86,11 +86,14 @@ class LocalTieredStorage(RemoteTier):
         is_emptied = CATALOG_FOLDER in top and not self.store.keeps_empty_folders
         if TIER_FOLDER not in top and not is_emptied:
             empty = f" If the tier is empty, create an empty object {TIER_FOLDER}/ in it."
+            where = self.store.uri(TIER_FOLDER).removesuffix(f"/{TIER_FOLDER}")
+            above, _, _ = f"{where}/".rpartition(f"/{TIER_FOLDER}/")
+            named = f", {above}" if above else ""
             raise no_tier(
                 f"folder {TIER_FOLDER}",
                 top,
-                where=self.store.uri(TIER_FOLDER).removesuffix(f"/{TIER_FOLDER}"),
-                remedy=f"Name the folder that holds {TIER_FOLDER}: the `dir` of the broker's"
+                where=where,
+                remedy=f"Name the folder that holds {TIER_FOLDER}{named}: the `dir` of the broker's"
                 " LocalTieredStorage. If Aiven's plugin wrote the tier, name the brokers'"
                 " key.prefix with --key-prefix, or their properties with --rsm-config."
                 + ("" if self.store.keeps_empty_folders else empty),

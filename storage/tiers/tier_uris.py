@@ -124,8 +124,9 @@ def _store(location: Location, options: StoreOptions) -> ObjectStore:
     """
     try:
         if location.is_folder and not location.folder.is_dir():
+            is_file = location.folder.exists()
             raise BadSettings(
-                "there is no such folder",
+                "this is a file, and a tier is a folder" if is_file else "there is no such folder",
                 where=str(location),
                 remedy="Check the path, and whether the tier's file system is mounted.",
             )

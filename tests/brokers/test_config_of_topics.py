@@ -46,7 +46,7 @@ def test_each_value_has_the_source_that_the_broker_says(kafka: KafkaCluster) -> 
     assert found["cleanup.policy"] == ("compact", "--set cleanup.policy")
     assert found["segment.ms"] == (5000, "--set segment.ms")
     # The broker's topic has retention.ms=-1, which is no policy of ours.
-    assert found["retention.ms"] == (604800000, "conf/defaults.toml")
+    assert found["retention.ms"] == (604800000, "default")
     brokers = {one["name"]: one for one in ran.document["brokers"]}
     assert brokers["retention.ms"]["use"] == "set in tierfold only"
     assert (brokers["compression.type"]["value"], brokers["compression.type"]["use"]) == (

@@ -211,7 +211,7 @@ def test_advice_is_on_the_settings_that_the_cluster_has(
     planned = Planned(kafka, tmp_path, topic_of(kafka, "advised"))
     by_time = ("--set", "compaction.strategy=timestamp")
     (alone,) = but_of_the_catalog(planned.alone("plan", *ALWAYS, *by_time, "--json"))
-    assert "segment.ms = 604800000 (conf/defaults.toml)" in alone
+    assert "segment.ms = 604800000 (default)" in alone
     # On the cluster, segments roll after a minute.
     (beside,) = but_of_the_catalog(planned.plan(*by_time, "--publish"))
     assert "segment.ms" not in beside

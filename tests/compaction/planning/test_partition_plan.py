@@ -135,7 +135,7 @@ def test_a_segment_that_should_have_rolled_is_reported() -> None:
 
 # Notes from the row alone.
 
-CLAIMED = "run dead has not released its claim: `compact` takes the partition over and fences"
+CLAIMED = "run dead has not released its claim: `compact` leaves it the partition while it is"
 BY_TIME: Final = replace(RULES, compaction_strategy=CompactionStrategy.TIMESTAMP)
 CHANGED = "the compaction strategy was offset and is timestamp now"
 

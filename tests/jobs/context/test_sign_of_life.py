@@ -123,7 +123,10 @@ def test_a_failure_is_logged_once_and_stops_nothing(
 ) -> None:
     context = under_script(tier, fails(call))
     with caplog.at_level(logging.WARNING), SignOfLife(context, "compact") as life:
+        life.seen(["a"])
+        assert caplog.records == []  # Without a claim it does not matter.
         for _ in range(3):
+            life.holds()
             life.seen(["a"])
     (warning,) = [one.getMessage() for one in caplog.records]
     assert "the store: no answer. Look again." in warning

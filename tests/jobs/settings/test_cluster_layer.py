@@ -44,7 +44,7 @@ def test_the_clusters_value_is_stronger_than_the_shipped_default(source: ConfigS
     settings = resolve(()).of_cluster(said, {})
     assert segment_bytes(settings) == ("7", f"cluster: {source}")
     assert settings.rules_for("orders").segment_bytes == 7
-    assert segment_bytes(settings, "others") == ("1073741824", "conf/defaults.toml")
+    assert segment_bytes(settings, "others") == ("1073741824", "default")
 
 
 @pytest.mark.parametrize("source", ConfigSource)

@@ -131,7 +131,7 @@ def test_kafkas_own_names_without_effect_become_a_note(tmp_path: Path) -> None:
         f"{path}, KafkaTopic users: remote.storage.enable has no effect here: only brokers use it",
     )
     assert value_of(settings, "orders", "segment.bytes")[0] == 7
-    assert value_of(settings, "users", "segment.bytes")[1] == "conf/defaults.toml"
+    assert value_of(settings, "users", "segment.bytes")[1] == "default"
 
 
 def test_what_kubectl_prints_is_a_list(tmp_path: Path) -> None:

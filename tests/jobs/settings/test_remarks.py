@@ -97,9 +97,9 @@ def test_late_records_that_may_outlast_a_tombstone_are_a_warning(
     context = run_context(str(tier), None, NOW_MS)
     found = remarks_on_tier(resolve((), config), context, EVERYTHING)
     sentence = (
-        "segment.ms = 604800000 (conf/defaults.toml) and max.compaction.lag.ms ="
-        " 9223372036854775807 (conf/defaults.toml) should be below delete.retention.ms = 86400000"
-        " (conf/defaults.toml): a late record may be compacted only after the tombstone of its key"
+        "segment.ms = 604800000 (default) and max.compaction.lag.ms ="
+        " 9223372036854775807 (default) should be below delete.retention.ms = 86400000"
+        " (default): a late record may be compacted only after the tombstone of its key"
         " is gone, and bring the key back (KIP-280). Raise delete.retention.ms, or lower what"
         " should be below it."
     )

@@ -166,5 +166,5 @@ def test_each_effective_value_names_its_source(tmp_path: Path) -> None:
     assert shown["segment.ms"] == ("3600000", f"{config} [broker] log.roll.hours")
     assert shown["segment.bytes"] == ("5", f'{config} [topics."o*"]')
     assert shown["index.interval.bytes"] == ("7", "--set index.interval.bytes")
-    assert shown["delete.retention.ms"] == ("86400000", "conf/defaults.toml")
+    assert shown["delete.retention.ms"] == ("86400000", "default")
     assert shown["cleanup.policy"] == ("none", "default")

@@ -71,8 +71,9 @@ class Counted:
             schema=arrow_schema(schema),
             versions=request.versions,
         )
+        # Without tasks, Spark 4.0 reads None.
         batches: list[pa.RecordBatch] = [
-            batch for task in reader.partitions() for batch in worker.read(task)
+            batch for task in reader.partitions() or [None] for batch in worker.read(task)
         ]
         self.read_bytes = store.read_bytes
         self.log_bytes = store.of_part("log")

@@ -111,6 +111,13 @@ def test_what_java_raised_is_spark_s_own_failure(spark: SparkSession) -> None:
             Failure.TASK_REFUSED,
             "/t: it is missing. Mount it.",
         ),
+        # As Spark 4.0 reports it without a traceback.
+        (
+            "An exception was thrown from the Python worker. Please see the stack trace below.\n"
+            "tierfold.compaction.model.errors.BadSettings: /t: it is missing. Mount it.\n",
+            Failure.TASK_REFUSED,
+            "/t: it is missing. Mount it.",
+        ),
         (
             "o1.getResult.\n: a.SparkException: Job aborted due to stage failure: Lost task 1.3:"
             " ExecutorLostFailure (executor 3 exited caused by one of the running tasks) Reason:"

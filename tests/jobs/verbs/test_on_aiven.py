@@ -377,6 +377,8 @@ def test_without_its_key_a_partition_is_left_alone(
         # One sentence for all segments; a document has it as text and beside its code.
         assert stream.count("the file is not there") <= 2
     assert "Traceback" not in said
+    codes = {part["code"] for entry in found.entries for part in entry["refusals"]}
+    assert codes == ({"unreadable"} if code == 3 else set())
     assert len(manifests(tier)) == 3
 
 

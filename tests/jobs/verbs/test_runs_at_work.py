@@ -73,6 +73,7 @@ def test_one_sentence_says_it_of_all_partitions(two: Path) -> None:
     )
     assert not told(shown, *words), shown
     assert shown.count("left to run holder") == 3  # Two rows, one sentence.
+    assert "has not released its claim" not in shown
 
 
 def test_a_silent_run_is_taken_over_at_once(two: Path) -> None:

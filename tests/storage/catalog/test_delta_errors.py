@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -176,3 +178,13 @@ def test_a_missing_bucket_is_no_empty_catalog(bucket_uri: str) -> None:
         lambda: RunsTable(uri).append([A_RUN]),
     ):
         assert "the bucket does not exist" in refused(use)
+
+
+@pytest.mark.parametrize("of_rust", [False, True])
+def test_a_folder_that_is_read_only_is_named_without_numbers(of_rust: bool) -> None:
+    number = errno.EROFS
+    text = f"Generic LocalFileSystem error: Unable to open: sealed (os error {number})"
+    error = OSError(text) if of_rust else OSError(number, os.strerror(number), "/tier/_tierfold")
+    with pytest.raises(UnreadableObject) as caught, translated_errors("a catalog"):
+        raise error
+    assert caught.value.what == "the table cannot be read or written: Read-only file system"
