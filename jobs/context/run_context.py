@@ -223,7 +223,7 @@ def run_context(
         clock=lambda: min(time_ms + now_ms() - begun_ms, LONG_MAX),
         hash_key=new_hash_key(),
         requests_before=requests_before,
-        classes=AskedClasses(tier.store),
+        classes=AskedClasses(tier.store, place.scheme),
         tier_options=tier_options,
         layout_options=layout,
         catalog_options=options,

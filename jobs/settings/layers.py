@@ -34,7 +34,7 @@ from tierfold.jobs.settings.store_table import store_options
 from tierfold.storage.tiers.store_options import ENVIRONMENT, StoreOptions
 
 NOT_SET: Final = "default"
-"""The source of a value that no layer sets, whether tierfold ships a default or not."""
+"""The source of a value that no layer sets, shipped or not."""
 COMMAND_LINE: Final = "--set"
 
 OF_CLUSTER: Final = ("upload.wait.ms", "message.timeout.ms", "publish.max.events.per.second")
@@ -138,8 +138,7 @@ def read_config(path: Path) -> Given:
     return config_of_toml(toml, where=str(path))
 
 
-# A verb that has its tier from the file asks twice.
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=1)  # A verb that has its tier from the file asks twice.
 def config_of_toml(toml: str, *, where: str) -> Given:
     """Parse the text of a file; `where` names the file in messages and in sources.
 

@@ -20,6 +20,7 @@
     table_options          options of delta-rs and of Spark's S3A
     bucket_store           an object store in a bucket
     asked_classes          asks Azure and Google Cloud for storage classes
+    signed_heads           asks for one by a signed URL
     locations              names the place of a tier or a catalog, and opens its store
     store_clocks           asks a store for its time
     segment_names          names of a segment's objects, which both layouts have

@@ -183,7 +183,7 @@ class Environment:
             tier_uri="/virtual",
             location=Location("file", "", "/virtual"),
             tier=tier,
-            classes=AskedClasses(tier.store),
+            classes=AskedClasses(tier.store, "file"),
             catalog_uri="virtual:catalog",
             catalog=ScriptedCatalog("virtual:catalog", answers, open_table),
             signs=SignFolder(store=SignStore(actor, self.signs)),

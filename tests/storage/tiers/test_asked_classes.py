@@ -33,7 +33,7 @@ def azure(monkeypatch: pytest.MonkeyPatch) -> BucketStore:
 
 
 def test_azure_names_the_access_tier(azure: BucketStore) -> None:
-    asked, before = AskedClasses(azure), azure.requests().heads
+    asked, before = AskedClasses(azure, azure.scheme), azure.requests().heads
     keys = ["f/usual.log", "f/cool-_=+@,~.log", "f/hot.log", "f/missing.log"]
     found = {"f/usual.log": "", "f/cool-_=+@,~.log": "Cool", "f/hot.log": "Hot"}
     assert asked.of(keys) == found
@@ -42,7 +42,7 @@ def test_azure_names_the_access_tier(azure: BucketStore) -> None:
     assert asked.of(["f/usual.log", "f/hot.log"]) == {"f/usual.log": "", "f/hot.log": "Hot"}
     assert azure.requests().heads - before == 4
     set_tier(azure, "p/f/usual.log", "Archive")
-    assert AskedClasses(azure).of(["f/usual.log"]) == {"f/usual.log": "Archive"}
+    assert AskedClasses(azure, azure.scheme).of(["f/usual.log"]) == {"f/usual.log": "Archive"}
 
 
 def test_without_a_key_nothing_is_signed_and_no_class_is_known(
@@ -51,7 +51,7 @@ def test_without_a_key_nothing_is_signed_and_no_class_is_known(
     monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_KEY")
     monkeypatch.setenv("AZURE_STORAGE_SAS_KEY", token_for(azure.bucket))
     assert azure.read("f/usual.log").tobytes() == b"x"
-    asked, before = AskedClasses(azure), azure.requests().heads
+    asked, before = AskedClasses(azure, azure.scheme), azure.requests().heads
     assert asked.of(["f/usual.log", "f/hot.log"]) == {}
     assert asked.refusal.startswith("the credentials cannot sign a request")
     assert azure.requests().heads == before
@@ -66,12 +66,12 @@ def test_google_names_the_storage_class(monkeypatch: pytest.MonkeyPatch) -> None
         usual.in_classes((("log", "STANDARD_IA"),)).create("f/rare.log", b"x")
         found = {"f/usual.log": "", "f/rare.log": "STANDARD_IA"}
         keys = [*found]
-        assert AskedClasses(store).of(keys) == found
+        assert AskedClasses(store, store.scheme).of(keys) == found
         for answer in (error(503, "SlowDown"), RESET):
             proxy.add("heads", answer=answer)
-            assert AskedClasses(store).of(keys) == found
+            assert AskedClasses(store, store.scheme).of(keys) == found
         fault = proxy.add("heads", answer=error(403, "AccessDenied"), times=9)
-        asked = AskedClasses(store)
+        asked = AskedClasses(store, store.scheme)
         assert asked.of(keys[:1]) == {}
         assert asked.refusal == "the store answers 403 to a signed request"
         assert asked.of(keys) == {}
@@ -83,12 +83,12 @@ def test_an_account_of_google_without_a_key_names_none(monkeypatch: pytest.Monke
     with google(moto()) as gcs:
         store = BucketStore("gs", new_bucket(moto()), "p", StoreOptions(endpoint=gcs, retries=0))
         store.create("f/1.log", b"x")
-        asked = AskedClasses(store)
+        asked = AskedClasses(store, store.scheme)
         assert asked.of(["f/1.log"]) == {}
         assert asked.refusal.startswith("the credentials cannot sign a request")
 
 
 def test_s3_is_not_asked(identity: None) -> None:
     store = BucketStore("s3", new_bucket(moto()), "p", StoreOptions(endpoint=moto()))
-    assert AskedClasses(store).of(["f/1.log"]) == {}
+    assert AskedClasses(store, store.scheme).of(["f/1.log"]) == {}
     assert store.requests().total == 0
