@@ -26,6 +26,7 @@ class WritingVerb(StrEnum):
     RESTORE = "restore"
     FORGET = "forget"
     REBUILD = "rebuild"
+    UPLOAD = "upload"
 
 
 class ClockReason(StrEnum):

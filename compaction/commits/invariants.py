@@ -222,17 +222,17 @@ def claims_change_only_a_hole(before: PartitionState, after: PartitionState) -> 
 def overlaps_are_proven(before: PartitionState, after: PartitionState) -> str:
     """Each adopted segment was compared with every live upload that shares offsets with it.
 
-    `agrees_with` lists them. For segments that tierfold wrote, the lineage suffices (SEMANTICS 1).
+    `agrees_with` lists them. Of what is no `is_evidence`, the lineage suffices (SEMANTICS 1).
     """
     known = before.live_ids
     for place, segment in enumerate(after.segments):
-        if segment.segment_id in known:
+        if segment.segment_id in known or (segment.is_upload and not segment.is_evidence):
             continue
         unproven: list[str] = []
         for earlier in reversed(after.segments[:place]):
             if earlier.end_offset < segment.own_start_offset:
                 break  # End offsets rise, so the segments before it share no offset either.
-            if earlier.is_upload and earlier.segment_id not in segment.agrees_with:
+            if earlier.is_evidence and earlier.segment_id not in segment.agrees_with:
                 unproven.append(earlier.segment_id)
         if unproven:
             return f"{segment.segment_id} was not compared with {', '.join(unproven)}"

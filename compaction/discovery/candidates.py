@@ -45,6 +45,8 @@ class EndFrom(StrEnum):
 
     BROKERS = "brokers' metadata"
     MANIFEST = "its manifest"
+    LOG_DIRECTORY = "the log directory"
+    """It was uploaded by this run."""
     LAST_BATCH = "its last batch"
     """Kafka's cleaner may have removed records behind it."""
 
@@ -94,6 +96,11 @@ class Candidate:
     def is_own(self) -> bool:
         """Whether tierfold wrote it, under whichever catalog."""
         return self.maker is not Maker.BROKER
+
+    @property
+    def is_unfinished_upload(self) -> bool:
+        """Whether an upload of a log directory was interrupted, which has the records still."""
+        return self.is_own_unfinished and not self.is_own
 
     @property
     def is_doubtful(self) -> bool:

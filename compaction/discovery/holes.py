@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tierfold.compaction.model.leader_epochs import epochs_in, merged_epochs
+from tierfold.compaction.model.segment_ids import is_uploaded_id
 from tierfold.compaction.model.segments import Hole, LeaderEpoch, Segment
 from tierfold.compaction.model.units import OFFSET_SPAN_MAX
 
@@ -61,8 +62,13 @@ class HoleRule:
         )
 
     def is_hole(self, gap: Gap) -> bool:
-        """Whether the segment below the gap covers it."""
-        return self.is_declared and self.may_be_hole(gap)
+        """Whether the segment below the gap covers it.
+
+        An upload of a log directory leaves no segment out.
+        """
+        ends = (gap.before, gap.after)
+        is_known = all(one is not None and is_uploaded_id(one.segment_id) for one in ends)
+        return (self.is_declared or is_known) and self.may_be_hole(gap)
 
     def ended_at(self, segment: Segment, end_offset: int) -> Segment:
         """The segment with a higher end, and with the leader epochs that begin up to there."""

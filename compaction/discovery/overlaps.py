@@ -146,12 +146,13 @@ def comparisons(live: Sequence[Segment], chain: Chain) -> tuple[Comparison, ...]
 
     Each taken segment is compared with every segment that shares offsets with it: other unknown
     ones, and live ones that brokers wrote. A segment that tierfold wrote holds fewer records by
-    design; there the lineage suffices.
+    design, and of a log directory the broker's cleaner may have removed some since the upload
+    before: there the lineage suffices.
     """
     if not chain.taken:
         return ()
     unknown = [*chain.taken, *chain.superseded]
-    uploads = [segment for segment in (*live, *unknown) if segment.is_upload]
+    uploads = [segment for segment in (*live, *unknown) if segment.is_evidence]
     ordered = sorted(uploads, key=lambda s: (s.own_start_offset, s.segment_id))
     unknown_ids = {segment.segment_id for segment in unknown}
     found: list[Comparison] = []

@@ -72,7 +72,11 @@ def refused_by_listing(facts: PartitionFacts) -> Refusal | None:
         return Refusal(reason=RefusalReason.DATA_GONE, detail="; ".join(details), remedy=remedy)
     if (refusal := _unreadable(facts)) is not None:
         return refusal
-    partial = [found.listed for found in facts.candidates if not found.listed.is_complete]
+    partial = [
+        found.listed
+        for found in facts.candidates
+        if not (found.listed.is_complete or found.is_unfinished_upload)
+    ]
     if partial and row is None:
         return Refusal(
             reason=RefusalReason.PARTIAL_SEGMENT,

@@ -92,6 +92,8 @@ class RefusalReason(StrEnum):
     """It is not as it was when the plan was made that is to be carried out."""
     ARCHIVED = "archived"
     """Objects have a storage class that must be restored before it can be read."""
+    TIERED = "tiered"
+    """Brokers tier the topic of a log directory themselves."""
     CORRUPT = "corrupt"
     """Bytes of the tier or of the catalog violate their format."""
     BAD_SETTINGS = "bad settings"

@@ -49,6 +49,15 @@ class Rules:
     """If the policy includes `delete`: the maximum size of the log; -1: not checked."""
     retention_written: frozenset[str] = frozenset()
     """Which of these two fields the user wrote for the topic itself, not for all of a broker."""
+    local_retention_ms: int = -2
+    """How long a broker keeps a segment on its disks; -1: forever, -2: as `retention_ms`."""
+    local_retention_bytes: int = -2
+    """How much of the log a broker keeps on its disks; -1: all, -2: as `retention_bytes`."""
+    remote_copy_lag_ms: int = 0
+    """The age from which on a segment is uploaded; 0: at once, -1: as long as it is kept locally
+    (KIP-1241)."""
+    remote_copy_lag_bytes: int = -1
+    """How much of the log lies behind a segment that is uploaded; 0 and -1 as above."""
     segment_ms: int = 7 * DAY_MS
     """The age at which a broker rolls its active segment."""
     segment_bytes: int = 2**30
@@ -91,6 +100,17 @@ class Rules:
     def is_deleted(self) -> bool:
         """Whether the policy includes `delete`."""
         return "delete" in self.cleanup_policy
+
+    @property
+    def kept_locally_ms(self) -> int:
+        """How long a broker keeps a segment on its disks; -1: forever."""
+        return self.retention_ms if self.local_retention_ms == -2 else self.local_retention_ms
+
+    @property
+    def kept_locally_bytes(self) -> int:
+        """How much of the log a broker keeps on its disks; -1: all."""
+        own = self.local_retention_bytes
+        return self.retention_bytes if own == -2 else own
 
     @property
     def beside_brokers(self) -> Rules:

@@ -9,6 +9,10 @@ version 4. So an unfinished upload of a run that died is known as such, although
 it, and so is what another catalog's runs wrote. Releases before these marks made ids of which half
 is random and the rest a hash of that half.
 
+What `tierfold upload` writes is what a broker would have written, and counts as that. Its ids are
+UUIDs of version 5, as those that are made of a name: a hash of the segment's bytes, with the
+catalog's fingerprint.
+
 Rule: Kafka `org.apache.kafka.common.Uuid`.
 """
 
@@ -28,6 +32,10 @@ _KAFKA_UUID: Final = re.compile(KAFKA_UUID_PATTERN)
 FINGERPRINT_BITS: Final = 40
 _FINGERPRINTS: Final = (1 << FINGERPRINT_BITS) - 1
 
+_MARKED: Final = 8
+_UPLOADED: Final = 5
+"""The versions of UUIDs (RFC 9562)."""
+
 _FINGERPRINT_AT: Final = 22
 _VARIANT_AT: Final = 62
 _VERSION_AT: Final = 76
@@ -42,12 +50,15 @@ class SegmentMark(NamedTuple):
     """The catalog's, `FINGERPRINT_BITS` bits."""
     is_restored: bool
     """Whether a restore made it, or a run that copied or merged what a restore made."""
+    is_uploaded: bool = False
+    """Whether `tierfold upload` made it of a log directory."""
 
 
 class Maker(StrEnum):
     """Who made the id of a segment, as one catalog sees it."""
 
     BROKER = "a broker"
+    """Or an upload in its place."""
     THIS_CATALOG = "this catalog"
     ANOTHER_CATALOG = "another catalog"
     """What bears it is no orphan here: only the runs of that catalog know what became of it."""
@@ -66,13 +77,28 @@ def id_text(id_bytes: bytes) -> str:
 
 
 def marked(drawn: str, mark: SegmentMark) -> str:
-    """The id with that mark, from one of version 4 as it was drawn at random."""
-    # Its variant, the two bits above the fingerprint, is that of version 8, too.
+    """The id with that mark, from 16 bytes that were drawn at random, or are a hash."""
     number = _number(drawn)
-    number &= ~(0xF << _VERSION_AT | 1 << _RESTORED_AT | _FINGERPRINTS << _FINGERPRINT_AT)
-    number |= 8 << _VERSION_AT | int(mark.is_restored) << _RESTORED_AT
+    number &= ~(0xF << _VERSION_AT | 0b11 << _VARIANT_AT | _FINGERPRINTS << _FINGERPRINT_AT)
+    number &= ~(1 << _RESTORED_AT)
+    version = _UPLOADED if mark.is_uploaded else _MARKED
+    number |= version << _VERSION_AT | 0b10 << _VARIANT_AT | int(mark.is_restored) << _RESTORED_AT
     number |= mark.fingerprint << _FINGERPRINT_AT
     return id_text(number.to_bytes(16, "big"))
+
+
+def uploaded_id(digest: bytes, fingerprint: int) -> str:
+    """The id of a segment of a log directory, from 16 bytes of a hash of all that it has.
+
+    Unlike Kafka's it may begin with a dash; no command takes it as an option.
+    """
+    return marked(id_text(digest), SegmentMark(fingerprint, is_restored=False, is_uploaded=True))
+
+
+def is_uploaded_id(text: str) -> bool:
+    """Whether `tierfold upload` made the id, under whichever catalog."""
+    mark = mark_of(text)
+    return mark is not None and mark.is_uploaded
 
 
 def mark_of(text: str) -> SegmentMark | None:
@@ -80,11 +106,15 @@ def mark_of(text: str) -> SegmentMark | None:
     if not is_kafka_uuid(text):
         return None
     number = _number(text)
-    is_marked = number >> _VARIANT_AT & 0b11 == 0b10 and number >> _VERSION_AT & 0xF == 8
-    if not is_marked:
+    version = number >> _VERSION_AT & 0xF
+    is_marked = number >> _VARIANT_AT & 0b11 == 0b10 and version in {_MARKED, _UPLOADED}
+    if not is_marked or (version == _UPLOADED and _is_unmarked(number)):
         return None
-    fingerprint = number >> _FINGERPRINT_AT & _FINGERPRINTS
-    return SegmentMark(fingerprint, is_restored=bool(number >> _RESTORED_AT & 1))
+    return SegmentMark(
+        fingerprint=number >> _FINGERPRINT_AT & _FINGERPRINTS,
+        is_restored=bool(number >> _RESTORED_AT & 1),
+        is_uploaded=version == _UPLOADED,
+    )
 
 
 def is_restored_id(text: str) -> bool:
@@ -97,8 +127,8 @@ def is_own_id(text: str) -> bool:
     """Whether tierfold made the id of a segment, under whichever catalog."""
     if not is_kafka_uuid(text):
         return False
-    id_bytes = _number(text).to_bytes(16, "big")
-    return mark_of(text) is not None or id_bytes == _unmarked(id_bytes[:8])
+    mark = mark_of(text)
+    return _is_unmarked(_number(text)) if mark is None else not mark.is_uploaded
 
 
 def maker_of(text: str, fingerprint: int | None) -> Maker:
@@ -106,7 +136,15 @@ def maker_of(text: str, fingerprint: int | None) -> Maker:
     mark = mark_of(text)
     if mark is None:
         return Maker.OLDER_TIERFOLD if is_own_id(text) else Maker.BROKER
+    if mark.is_uploaded:
+        return Maker.BROKER
     return Maker.THIS_CATALOG if mark.fingerprint == fingerprint else Maker.ANOTHER_CATALOG
+
+
+def _is_unmarked(number: int) -> bool:
+    """Whether a release before marks made the id: half of it is a hash of the rest."""
+    id_bytes = number.to_bytes(16, "big")
+    return id_bytes == _unmarked(id_bytes[:8])
 
 
 def _unmarked(drawn: bytes) -> bytes:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from tierfold.compaction.model.origins import UPLOADED, Compacted, Copied, Origin, Uploaded
+from tierfold.compaction.model.segment_ids import is_uploaded_id
 from tierfold.compaction.model.serving import (
     Consent,
     ConsentKind,
@@ -143,6 +144,15 @@ class Segment:
     def is_upload(self) -> bool:
         """Whether its bytes are as a broker uploaded them: no run has removed a record."""
         return bool(self.upload_id)
+
+    @property
+    def is_evidence(self) -> bool:
+        """Whether it has every batch of its offsets, so that other uploads must have the same.
+
+        What tierfold wrote has fewer, and what is uploaded of a log directory may: its broker may
+        have compacted the log.
+        """
+        return self.is_upload and not is_uploaded_id(self.segment_id)
 
     @property
     def is_named_by_brokers(self) -> bool:

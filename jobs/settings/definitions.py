@@ -42,6 +42,7 @@ MESSAGE_TIMEOUT_MAX_MS: Final = GRACE_MS // TIMEOUTS_IN_GRACE
 KAFKA: Final = "Kafka"
 KAFKA_4_4: Final = "Kafka 4.4"
 KIP_280: Final = "KIP-280"
+KIP_1241: Final = "KIP-1241"
 TIERFOLD: Final = "tierfold"
 
 
@@ -175,6 +176,35 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         broker_names=("log.retention.bytes",),
         doc="If the policy includes delete: the oldest segment expires while the log without it "
         "is still at least this large. -1: no segment expires by size.",
+    ),
+    Setting(
+        name="local.retention.ms",
+        kind=whole_number(-2, LONG_MAX, "milliseconds"),
+        broker_names=("log.local.retention.ms",),
+        doc="How long brokers keep a segment on their disks, which upload and local-retention "
+        "follow. -1: forever. -2: as retention.ms.",
+    ),
+    Setting(
+        name="local.retention.bytes",
+        kind=whole_number(-2, LONG_MAX, "bytes"),
+        broker_names=("log.local.retention.bytes",),
+        doc="How much of a log brokers keep on their disks. -1: all. -2: as retention.bytes.",
+    ),
+    Setting(
+        name="remote.copy.lag.ms",
+        kind=whole_number(-1, LONG_MAX, "milliseconds"),
+        broker_names=("log.remote.copy.lag.ms",),
+        source=KIP_1241,
+        doc="upload takes a segment once its newest record is so old, or by the next setting. 0: "
+        "at once. -1: as long as brokers keep it on their disks.",
+    ),
+    Setting(
+        name="remote.copy.lag.bytes",
+        kind=whole_number(-1, LONG_MAX, "bytes"),
+        broker_names=("log.remote.copy.lag.bytes",),
+        source=KIP_1241,
+        doc="upload takes a segment once so much of the log lies behind it. 0: at once. -1: as "
+        "much as brokers keep on their disks.",
     ),
     Setting(
         name="segment.ms",

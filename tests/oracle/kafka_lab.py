@@ -108,6 +108,13 @@ class KafkaLab:
         """Return, per case, what `LogCleanerManager` says about the log in the folder `log`."""
         return list(self._call("select", dir=log, log_start_offset=log_start_offset, cases=cases))
 
+    def copy_candidates(self, log: Path, cases: Sequence[Mapping[str, Any]]) -> list[list[int]]:
+        """Return, per case, the base offsets of the segments that a broker would upload now.
+
+        A case has `from`, `last_stable_offset`, `now_ms`, and the topic's `settings`, as numbers.
+        """
+        return list(self._call("copy-candidates", dir=log, cases=cases))
+
     def batches(self, path: Path) -> list[Batch]:
         """Return every batch, with its records, of all `.log` files of a folder or of one file."""
         return list(self._call("batches", dir=path))

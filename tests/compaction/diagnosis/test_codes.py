@@ -13,6 +13,7 @@ from tierfold.compaction.discovery.view import RefusalReason
 
 NEVER_FOUND: Final = {
     RefusalReason.FIRST_DIRTY_OUT_OF_RANGE,
+    RefusalReason.TIERED,
     RefusalReason.NOT_RESTORABLE,
     RefusalReason.LOG_START_MOVED,
     RefusalReason.STILL_COPYING,

@@ -84,6 +84,7 @@ public final class LabServer {
             case "consume" -> ConsumerReads.read(a);
             case "offsets-for-times" -> ConsumerReads.offsetsForTimes(a);
             case "select" -> CleanableRegions.select(a);
+            case "copy-candidates" -> CopyCandidates.candidates(a);
             case "decompress" -> PayloadReader.decompressed(a);
             case "metadata-topics" -> MetadataMirror.topics(a.get("topics"));
             case "metadata-events" -> MetadataMirror.events(a.get("values"));

@@ -1,0 +1,68 @@
+"""What a broker's log directory has of a partition.
+
+Rule: Kafka `UnifiedLog`, `LogManager` (the checkpoints), `ProducerStateManager` (the last stable
+offset).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tierfold.compaction.model.segments import LeaderEpoch, PartitionKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalSegment:
+    """A rolled segment of a log directory."""
+
+    start_offset: int
+    end_offset: int
+    """The last offset before the next segment; Kafka's cleaner may have removed its record."""
+    size_bytes: int
+    """Bytes of the `.log`."""
+    max_timestamp_ms: int
+    """As its time index has it, or else its file's time, in epoch milliseconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalLog:
+    """A partition of a log directory, as it was when its folder was listed."""
+
+    key: PartitionKey
+    rolled: tuple[LocalSegment, ...]
+    """All segments but the active one, in offset order."""
+    active_start_offset: int
+    active_bytes: int
+    lineage: tuple[LeaderEpoch, ...]
+    """The leader epoch checkpoint."""
+    recovery_point: int
+    """What lies below is flushed; 0: no checkpoint says it."""
+    high_watermark: int
+    """What lies below is on all replicas in sync; 0: no checkpoint says it."""
+    last_stable_offset: int
+    """No transaction that was open when the active segment began has a record below it."""
+    log_start_offset: int | None = None
+    """Where consumers begin, as a checkpoint says it; None: at the first segment."""
+
+    cleaner_offset: int = 0
+    """What lies below its broker's cleaner has cleaned; 0: nothing."""
+
+    @property
+    def start_offset(self) -> int:
+        """The first offset of the first segment."""
+        return self.rolled[0].start_offset if self.rolled else self.active_start_offset
+
+    @property
+    def first_offset(self) -> int:
+        """Where consumers begin."""
+        return self.start_offset if self.log_start_offset is None else self.log_start_offset
+
+    @property
+    def is_tiered(self) -> bool:
+        """Whether brokers tier the topic themselves.
+
+        Of other topics, a broker notes a log start only if it lies above the first segment's
+        (`LogManager.checkpointLogStartOffsetsInDir`).
+        """
+        noted = self.log_start_offset
+        return noted is not None and noted <= self.start_offset

@@ -1,0 +1,96 @@
+"""What becomes of each rolled segment of a log directory.
+
+    below the bound        flushed, on all replicas in sync, and of no open transaction
+    beyond the tier's end  as a new leader does, the whole segment that holds the next offset
+    after its copy lag     `copy_lag`
+
+Rule: Kafka 4.4 `RemoteLogManager.RLMCopyTask.candidateLogSegments`, which takes the bound from the
+last stable offset alone: a broker knows what is flushed and replicated, a directory is read beside
+it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tierfold.compaction.model.rules import Rules
+from tierfold.compaction.uploading.copy_lag import UploadReason, lag_reasons
+from tierfold.compaction.uploading.local_log import LocalLog, LocalSegment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UploadDecision:
+    """What becomes of a rolled segment."""
+
+    segment: LocalSegment
+    reason: UploadReason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UploadPlan:
+    """What becomes of the rolled segments of a partition, in offset order."""
+
+    decisions: tuple[UploadDecision, ...]
+
+    @property
+    def uploads(self) -> tuple[LocalSegment, ...]:
+        """The segments to be uploaded, which follow each other."""
+        return tuple(one.segment for one in self.decisions if one.reason.is_upload)
+
+    @property
+    def log_start_offset(self) -> int | None:
+        """Where the log begins behind what is skipped; None: nothing is."""
+        skipped = [one for one in self.decisions if one.reason is UploadReason.EXPIRED]
+        return skipped[-1].segment.end_offset + 1 if skipped else None
+
+
+def upload_plan(
+    log: LocalLog, rules: Rules, now_ms: int, *, tier_end: int | None = None
+) -> UploadPlan:
+    """Decide for each rolled segment; `tier_end`: the last offset that the tier has of the log.
+
+    What would expire at once is skipped only where the tier has nothing: it would leave a gap.
+    """
+    found = _reasons(log, rules, now_ms, -1 if tier_end is None else tier_end)
+    return UploadPlan(
+        decisions=tuple(UploadDecision(segment=one, reason=reason) for one, reason in found)
+    )
+
+
+def late_upload(
+    log: LocalLog, rules: Rules, since_ms: int, *, tier_end: int | None
+) -> str:
+    """What a late upload may bring back, a sentence; empty: nothing.
+
+    `since_ms`: how long ago the tier last got something of the log. The broker's cleaner removes a
+    tombstone with the values that it hides; in the tier these may still be.
+    """
+    is_cleaned = tier_end is not None and log.cleaner_offset > tier_end + 1
+    if not is_cleaned or since_ms <= rules.delete_retention_ms:
+        return ""
+    return (
+        "the broker's cleaner has removed records that are not in the tier, and the last upload was"
+        " longer than delete.retention.ms ago: a key that was deleted in between may come back."
+        " Upload more often"
+    )
+
+
+def _reasons(
+    log: LocalLog, rules: Rules, now_ms: int, tier_end: int
+) -> Iterator[tuple[LocalSegment, UploadReason]]:
+    bound = min(log.recovery_point, log.high_watermark, log.last_stable_offset)
+    is_waiting, may_skip = False, tier_end < 0
+    for segment, by_lag in lag_reasons(log, rules, now_ms):
+        reason = by_lag
+        if segment.end_offset <= tier_end:
+            reason = UploadReason.IN_TIER
+        elif is_waiting:
+            reason = UploadReason.BEHIND_ANOTHER
+        elif segment.end_offset >= bound:
+            reason = UploadReason.UNSTABLE
+        elif by_lag is UploadReason.EXPIRED and not may_skip:
+            reason = UploadReason.OLD
+        is_waiting = is_waiting or reason.is_wait
+        may_skip = may_skip and reason is UploadReason.EXPIRED
+        yield segment, reason
