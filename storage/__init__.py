@@ -8,6 +8,7 @@
                    leader epochs
     key_indexes    the Bloom filter and key index of each clean segment, beside the catalog
     segments       reads, scans, checks, rewrites and writes whole segments
+    log_dirs       reads brokers' log directories, and uploads their segments
     clock          the only module that reads the clock or waits
     kernel_cache   where numba keeps compiled kernels
     hash_keys      the secret with which a run hashes record keys

@@ -17,7 +17,7 @@ from tierfold.compaction.discovery.candidates import Candidate, EndFrom, EpochSt
 from tierfold.compaction.discovery.listing import ListedSegment
 from tierfold.compaction.discovery.ownership import OF_PARTITION, Ownership, doubtful
 from tierfold.compaction.model.errors import CorruptLog, TierfoldError
-from tierfold.compaction.model.segment_ids import maker_of
+from tierfold.compaction.model.segment_ids import is_uploaded_id, maker_of
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionKey
 from tierfold.storage.segments.segment_metadata import (
     last_offset_seen,
@@ -55,8 +55,9 @@ def inspected(
     )
     if found.is_doubtful or not listed.has_log:
         return found
-    if not listed.is_complete and not tier.reads_incomplete:
-        return replace(found, is_own_unfinished=found.is_own)
+    is_of_directory = is_uploaded_id(listed.segment_id)
+    if not listed.is_complete and (is_of_directory or not tier.reads_incomplete):
+        return replace(found, is_own_unfinished=found.is_own or is_of_directory)
     try:
         found = replace(found, checkpoint=listed_checkpoint(tier, key, listed))
         if not listed.is_complete:

@@ -249,42 +249,48 @@ class SegmentWriter:
 
     def _put(self, part: Part, data: bytes) -> None:
         self._staged.put(part, data)
-        self._parts.append(_staged_part(part, [data]))
+        self._parts.append(staged_part(part, [data]))
 
     def _verify(self) -> None:
-        """Compare what the store keeps with what was written; raises UnreadableObject.
-
-        A checksum of the store that differs is no proof: some stores compute wrong ones. Then, and
-        where there is none, the object is read back.
-        """
+        """Compare what the store keeps with what was written; raises UnreadableObject."""
         address = self._staged.address
-        for written in self._parts:
-            part = Part(written.part)
-            stated = self._tier.stored_checksum(address, part)
-            if stated is not None and (stated.size_bytes, stated.crc32c) == (
-                written.size_bytes,
-                written.crc32c,
-            ):
-                self._verified += VerifiedParts(by_checksum=1)
-                continue
-            found = read_back(self._tier, address, part, written.size_bytes)
-            if found != written:
-                raise not_as_written(
-                    f"{written.size_bytes} bytes with CRC32C {written.crc32c:08x} were written,"
-                    f" {found.size_bytes} bytes with {found.crc32c:08x} are read back",
-                    self._tier.uri(self._staged.address, part),
-                )
-            self._verified += VerifiedParts(by_reading_back=1)
+        found = (verified_part(self._tier, address, written) for written in self._parts)
+        self._verified = sum(found, self._verified)
+
+
+def verified_part(
+    tier: RemoteTier, address: SegmentAddress, written: StagedPart
+) -> VerifiedParts:
+    """How a written part was compared with what the store keeps; raises UnreadableObject.
+
+    A checksum of the store that differs is no proof: some stores compute wrong ones. Then, and
+    where there is none, the object is read back.
+    """
+    part = Part(written.part)
+    stated = tier.stored_checksum(address, part)
+    if stated is not None and (stated.size_bytes, stated.crc32c) == (
+        written.size_bytes,
+        written.crc32c,
+    ):
+        return VerifiedParts(by_checksum=1)
+    found = read_back(tier, address, part, written.size_bytes)
+    if found != written:
+        raise not_as_written(
+            f"{written.size_bytes} bytes with CRC32C {written.crc32c:08x} were written,"
+            f" {found.size_bytes} bytes with {found.crc32c:08x} are read back",
+            tier.uri(address, part),
+        )
+    return VerifiedParts(by_reading_back=1)
 
 
 def read_back(
     tier: RemoteTier, address: SegmentAddress, part: Part, size_bytes: int
 ) -> StagedPart:
     """A part of so many bytes as the tier has it; raises UnreadableObject and CorruptLog."""
-    return _staged_part(part, stored_object(tier, address, part, size_bytes).ranges())
+    return staged_part(part, stored_object(tier, address, part, size_bytes).ranges())
 
 
-def _staged_part(part: Part, pieces: Iterable[NDArray[np.uint8] | bytes]) -> StagedPart:
+def staged_part(part: Part, pieces: Iterable[NDArray[np.uint8] | bytes]) -> StagedPart:
     """The size and the checksum of a part, given piece by piece; raises as the pieces do."""
     size_bytes = crc32c = 0
     for data in pieces:

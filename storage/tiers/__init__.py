@@ -28,5 +28,6 @@
     aiven                  the layout of Aiven's tiered storage plugin
     layout_options         options of a layout that are not secret
     service_notes          the note of who serves the tier, and which catalog publishes
+    new_tier               begins a tier where there is none
     tier_uris              opens a tier by its path or URI
 """

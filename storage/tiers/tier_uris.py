@@ -23,13 +23,17 @@ _NAMES: Final = ObjectNames("")
 
 
 def open_tier(
-    uri: str, options: StoreOptions = ENVIRONMENT, layout_options: LayoutOptions = AS_FOUND
+    uri: str,
+    options: StoreOptions = ENVIRONMENT,
+    layout_options: LayoutOptions = AS_FOUND,
+    *,
+    may_be_new: bool = False,
 ) -> RemoteTier:
     """The tier at `uri`, a folder or prefix (see `locations`).
 
-    Raises BadSettings if the text names no location, or a folder without a tier, and as
-    `with_layout` does. A bucket whose layout is given is not asked here: every worker opens the
-    tier, and `RemoteTier.check` asks once per run.
+    Raises BadSettings if the text names no location, or a folder without a tier, unless it
+    `may_be_new`, and as `with_layout` does. A bucket whose layout is given is not asked here: every
+    worker opens the tier, and `RemoteTier.check` asks once per run.
     """
     location = location_of(uri, of="tier")
     layout_options = with_layout(uri, options, layout_options)
@@ -39,7 +43,7 @@ def open_tier(
 
         return AivenTier(store, layout_options)
     tier = LocalTieredStorage(store)
-    if location.is_folder:
+    if location.is_folder and not may_be_new:
         tier.check()
     return tier
 

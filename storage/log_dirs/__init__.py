@@ -1,0 +1,7 @@
+"""Reads brokers' log directories; nothing in them is written, renamed or deleted.
+
+    offset_checkpoints   the files that note an offset per partition
+    log_directory        the partitions of a directory, and what it has of each
+    segment_files        the files of a segment, all as of one time
+    segment_upload       checks a segment's bytes, and uploads it into a tier
+"""

@@ -1,0 +1,50 @@
+"""Begins a tier where there is none, for the first upload of a log directory.
+
+Only in an empty place: a wrong path must not become a second tier.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tierfold.compaction.model.errors import UnreadableObject
+from tierfold.storage.tiers.layout_options import Layout, LayoutOptions
+from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER
+from tierfold.storage.tiers.locations import Location, open_store
+from tierfold.storage.tiers.remote_tier import CATALOG_FOLDER
+from tierfold.storage.tiers.store_options import StoreOptions
+
+
+def is_empty_place(place: Location, options: StoreOptions) -> bool:
+    """Whether nothing is there, so that a tier may begin; raises UnreadableObject.
+
+    A folder must exist: a file system that is not mounted must not look like an empty tier.
+    """
+    store = open_store(place, options)
+    if store.keeps_empty_folders and not Path(store.uri(TIER_FOLDER)).parent.is_dir():
+        return False
+    return not any(True for _ in store.list_folders("")) and not any(
+        True for _ in store.list("")
+    )
+
+
+def begin_tier(place: Location, options: StoreOptions, layout: LayoutOptions) -> None:
+    """Make an empty folder a tier, without a layout in that of LocalTieredStorage.
+
+    A bucket has no empty folders: there the first claim begins it. Raises UnreadableObject.
+    """
+    store = open_store(place, options)
+    if not store.keeps_empty_folders:
+        return
+    is_aiven = layout.layout is Layout.AIVEN
+    folder = Path(
+        store.uri(f"{layout.key_prefix}{CATALOG_FOLDER}" if is_aiven else TIER_FOLDER)
+    )
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise UnreadableObject(
+            f"the tier cannot be begun: {error.strerror}",
+            where=str(folder),
+            remedy="Name an empty folder that this user may write to.",
+        ) from error
