@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tierfold.jobs.api.reporting import report
     from tierfold.jobs.api.segment import read_segment
     from tierfold.jobs.api.topic_settings import config
+    from tierfold.jobs.api.uploading import upload
     from tierfold.jobs.api.verifying import verify
     from tierfold.jobs.context.byte_progress import Progress
 
@@ -60,6 +61,7 @@ __all__ = [
     "restore",
     "runs",
     "status",
+    "upload",
     "vacuum",
     "verify",
 ]
@@ -75,6 +77,7 @@ _MODULES = {
     "tierfold.jobs.api.reporting": "report",
     "tierfold.jobs.api.segment": "read_segment",
     "tierfold.jobs.api.topic_settings": "config",
+    "tierfold.jobs.api.uploading": "upload",
     "tierfold.jobs.api.verifying": "verify",
     "tierfold.jobs.context.byte_progress": "Progress",
 }

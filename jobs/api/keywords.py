@@ -282,6 +282,13 @@ class RebuildKeywords(ScopeKeywords, WritingKeywords, ClusterKeywords, SendKeywo
     """Only show what would be sent."""
 
 
+class UploadKeywords(ScopeKeywords, WritingKeywords, total=False):
+    """The keywords of `upload`."""
+
+    dry_run: bool
+    """Only show what would be uploaded."""
+
+
 class ForgetKeywords(ChangeKeywords, HoleKeywords, ClusterKeywords, SendKeywords, total=False):
     """The keywords of `forget`."""
 

@@ -121,7 +121,8 @@ def opened(
 
     `has_advice`: also those in the settings of the topics in scope. `writing`: a verb that checks
     the clocks before it writes; a dry run only reads. `asks_brokers`: it asks brokers, if any are
-    named. `publishes`: it may publish to them. Raises BadSettings for a setting or a missing tier.
+    named. `publishes`: it may publish to them. Raises BadSettings for a setting or a missing tier,
+    which only the first upload may lack.
     """
     began_s = elapsed_s()
     settings = settings_of(given)  # First, so that nothing is read if they are wrong.
@@ -131,7 +132,8 @@ def opened(
     scope = _scope_of(given)
     layout = layout_of(given).over(settings.layout).options()
     catalog, decided_ms = given.get("catalog"), given.get("now_ms")
-    context = run_context(str(tier), catalog, decided_ms, settings.store, layout)
+    place = (str(tier), catalog, decided_ms, settings.store, layout)
+    context = run_context(*place, may_be_new=writing is WritingVerb.UPLOAD)
     context = replace(
         context,
         progress=RunProgress(given.get("progress") or unheard),
@@ -150,14 +152,8 @@ def opened(
     if cluster is not None:
         remarks = replace(remarks, notes=(*remarks.notes, *cluster.notes))
     remarks.log()
-    return Opened(
-        context=context,
-        settings=settings,
-        scope=scope,
-        remarks=remarks,
-        began_s=began_s,
-        has_advice=has_advice,
-    )
+    about = partial(Opened, context=context, settings=settings, remarks=remarks)
+    return about(scope=scope, began_s=began_s, has_advice=has_advice)
 
 
 def _is_planned(

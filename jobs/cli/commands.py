@@ -57,6 +57,7 @@ from tierfold.jobs.cli.table_options import (
     segments_option,
     table_options,
 )
+from tierfold.jobs.cli.upload_command import upload_verb
 from tierfold.jobs.cli.usage_errors import OWN_PROCESS, Verbs, trace
 from tierfold.jobs.context.stopping import Stopped, stoppable
 from tierfold.jobs.spark.stderr_filter import chatter_hidden
@@ -343,7 +344,10 @@ def config_verb(topic: str, output: Output, **given: Any) -> None:
     output.show(config(topic, **given))
 
 
-for verb in (init_verb, restore_verb, forget_verb, vacuum_verb, rebuild_verb, report_verb):
+for verb in (
+    *(init_verb, restore_verb, forget_verb, vacuum_verb),
+    *(rebuild_verb, report_verb, upload_verb),
+):
     tierfold.add_command(verb)
 
 

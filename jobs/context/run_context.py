@@ -192,11 +192,13 @@ def run_context(
     now: int | None = None,
     options: StoreOptions = ENVIRONMENT,
     layout: LayoutOptions = AS_FOUND,
+    *,
+    may_be_new: bool = False,
 ) -> RunContext:
     """Open the tier at `tier_uri` and its catalog; `now` (ms) replaces the clock.
 
-    Raises BadSettings if there is no such tier, or if `location_of` refuses a path or URI;
-    UnreadableObject if the tier cannot be listed.
+    Raises BadSettings if there is no such tier, unless it `may_be_new`, or if `location_of` refuses
+    a path or URI; UnreadableObject if the tier cannot be listed.
     """
     begun_ms = now_ms()
     time_ms = begun_ms if now is None else now
@@ -206,10 +208,11 @@ def run_context(
     layout = with_layout(tier_uri, tier_options, layout)
     if layout.layout is Layout.AIVEN:
         layout = with_keys_of_environment(layout, os.environ)
-    tier = open_tier(tier_uri, tier_options, layout)
+    tier = open_tier(tier_uri, tier_options, layout, may_be_new=may_be_new)
     within = catalog_place(place, layout)
     catalog = within if catalog_uri is None else location_of(catalog_uri, of="catalog")
-    tier.check()
+    if not may_be_new:
+        tier.check()
     begun = datetime.fromtimestamp(begun_ms / 1000, UTC).strftime("%Y%m%dT%H%M%S")
     return RunContext(
         tier_uri=tier_uri,

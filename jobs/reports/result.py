@@ -32,6 +32,7 @@ from tierfold.jobs.pipeline.partition_report import (
     RESTORED,
     SOUND,
     UNKNOWN,
+    UPLOADED,
     VACUUMED,
 )
 from tierfold.jobs.reports.request_report import Spent
@@ -61,6 +62,7 @@ BY_URGENCY: Final = (
     COMPACTED,
     PUBLISHED,
     VACUUMED,
+    UPLOADED,
     RESTORED,
     FORGOTTEN,
     PLANNED,
@@ -73,7 +75,7 @@ BY_URGENCY: Final = (
 OF_PARTITIONS: Final = tuple(one for one in BY_URGENCY if one not in {BAD_SETTINGS, UNREADABLE})
 """The outcomes that a partition may have."""
 
-_MOVED: Final = frozenset({COMPACTED, PLANNED, RESTORED, FORGOTTEN, VACUUMED})
+_MOVED: Final = frozenset({COMPACTED, PLANNED, RESTORED, FORGOTTEN, UPLOADED, VACUUMED})
 """The outcomes with which logs were replaced, or will be."""
 
 HTML_COLUMNS: Final = 140

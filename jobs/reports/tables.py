@@ -24,6 +24,7 @@ from tierfold.jobs.pipeline.partition_report import (
     PUBLISHED,
     REFUSED,
     UNKNOWN,
+    UPLOADED,
     VACUUMED,
 )
 from tierfold.jobs.reports.screen import folded, widest_piece
@@ -56,6 +57,7 @@ STYLES: Final = {
     COMPACTED: "green",
     PUBLISHED: "green",
     VACUUMED: "green",
+    UPLOADED: "green",
     PLANNED: "cyan",
     LEFT: "blue",
     NOTHING_TO_DO: "dim",

@@ -23,6 +23,8 @@
     leave_alone      `forget --leave-alone`
     forget           `forget`
     rebuild          `rebuild`
+    upload           `upload`
+    upload_survey    what it would do: a log directory beside the tier
     vacuum           `vacuum`
     vacuum_sends     what `vacuum` sends to brokers before and after it deletes
     vacuum_survey    what `vacuum` may delete of each partition

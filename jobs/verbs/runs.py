@@ -23,6 +23,7 @@ from tierfold.jobs.pipeline.partition_report import (
     REFUSED,
     RESTORED,
     UNKNOWN,
+    UPLOADED,
     VACUUMED,
 )
 from tierfold.storage.catalog.runs_table import RunsTable, run_rows
@@ -32,7 +33,7 @@ SLOWEST: Final = 5
 """How many of a run's partitions are named as the slowest."""
 
 _UNFINISHED: Final = (FAILED, UNKNOWN, REFUSED, FENCED, LOST_RACE)
-MOVED: Final = (COMPACTED, RESTORED, FORGOTTEN, VACUUMED)
+MOVED: Final = (COMPACTED, RESTORED, FORGOTTEN, UPLOADED, VACUUMED)
 """The outcomes with which logs were replaced or deleted."""
 
 _KEY: Final = ("run", "topic", "topic_id", "partition")

@@ -11,6 +11,7 @@ import pytest
 
 from tests.end_to_end.spark_cluster import SPARK
 from tests.jobs.commands import in_own_process
+from tests.jobs.log_dirs import WrittenLogDir
 from tests.jobs.tiers import SAMPLE, sample_copy
 from tierfold.jobs.cli.commands import tierfold as verbs
 
@@ -30,6 +31,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], str, int]]] = {
     "rebuild": (("TIER",), "no brokers are named", 2),
     "forget": (("TIER", PARTITION), "there is nothing to forget", 0),
     "vacuum": (("TIER",), "nothing is due", 0),
+    "upload": (("LOGDIR", "TIER"), "No partitions", 0),
     "dump": (("SEGMENT",), '"baseOffset": 0', 0),
     "init": (("TIER", "-o", "-"), "[topics.", 0),
     "config": (("orders",), "settings of orders", 0),
@@ -52,6 +54,7 @@ def found(
     folder = tmp_path_factory.mktemp("launched")
     places = {
         "TIER": str(sample_copy(folder / "tier")),
+        "LOGDIR": str(WrittenLogDir(folder / "data").path),
         "PAGE": str(folder / "report.html"),
         "SEGMENT": str(next(SAMPLE.glob("kafka-tiered-storage/*/00000000000000000000-*.log"))),
     }

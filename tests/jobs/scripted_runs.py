@@ -33,8 +33,12 @@ def scripted(*rules: Rule) -> Iterator[Script]:
         now: int | None,
         options: StoreOptions,
         layout: LayoutOptions,
+        *,
+        may_be_new: bool = False,
     ) -> RunContext:
-        context = run_context(tier_uri, catalog_uri, now, options, layout)
+        context = run_context(
+            tier_uri, catalog_uri, now, options, layout, may_be_new=may_be_new
+        )
         assert isinstance(context.tier, LocalTieredStorage | AivenTier)
         store = ScriptedStore(location_of(tier_uri, of="tier").folder, script)
         return replace(

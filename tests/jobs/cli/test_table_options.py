@@ -77,7 +77,8 @@ def test_no_other_verb_takes_them() -> None:
         for name, verb in group.commands.items()
         if "only" in {option.name for option in verb.params}
     }
-    assert with_them == {*VERBS, "runs"}  # `runs` has a table of runs (test_runs.py).
+    # `runs` has a table of runs (test_runs.py), `upload` one of a log directory (test_upload.py).
+    assert with_them == {*VERBS, "runs", "upload"}
     tierfold("history", "tier", "orders-0", "-o", "csv").refuses("No such option")
 
 
