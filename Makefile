@@ -141,6 +141,7 @@ soak: jdk $(TESTING) $(AIRFLOW)/.tierfold-airflow ## search for bugs all night (
 	@$(EVICT) --partitions 30000 --after 240
 	@$(BIN)/python -m tests.bench.night
 	@$(BIN)/python -m tests.bench.night --in-bucket
+	@$(AIRFLOW)/bin/python -m pytest -c tests/airflow/pytest.ini -m soak tests/airflow
 	@$(AIRFLOW)/bin/python -m tests.airflow.standalone_run
 	@$(BIN)/python -m tests.bench.cliff
 	@$(BIN)/python -m tests.bench.shapes

@@ -67,6 +67,7 @@ def test_without_a_plan_nothing_runs_and_the_run_fails(tmp_path: Path) -> None:
     } <= {"skipped"}
 
 
+@pytest.mark.soak
 def test_the_provider_alone_compacts_verifies_and_vacuums(tier: Path) -> None:
     jobs = Path(__file__).resolve().parents[2] / "jobs"
     run = ran(compact_with_spark_submit.dag, tier=str(tier), jobs=str(jobs))

@@ -200,6 +200,7 @@ def test_under_spark_submit_the_document_decides_not_the_exit_code(
     assert run.verb.of_document("outcome") == "bad_settings"
 
 
+@pytest.mark.soak
 def test_documents_stay_in_the_document_folder(tier: Path, tmp_path: Path) -> None:
     corrupt(tier, "orders")
     folder = tmp_path / "documents"

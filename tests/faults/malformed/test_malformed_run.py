@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.faults.malformed.malformed_run import ParserRun, run
 
 DYING = "tests.faults.malformed.malformed_dying"
@@ -20,6 +22,7 @@ def test_the_report_names_a_parser_that_crashes_hangs_takes_all_memory_or_lies()
     assert "WrongAnswer: found    1" in lie
 
 
+@pytest.mark.soak
 def test_kernels_with_checked_bounds_survive_malformed_logs() -> None:
     found = run(ParserRun(name="survivors", seed=7, inputs=60))
     assert found.failures == []

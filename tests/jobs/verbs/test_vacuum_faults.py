@@ -97,7 +97,7 @@ def test_the_steps_come_in_this_order(tier: Path) -> None:
             (RELEASE, False),
             (RELEASE, True),
         ],
-        6,
+        4,
         is_unpacked=True,
     ),
 )
@@ -152,7 +152,7 @@ HOLDS, UNTOUCHED, CONTINUES = "run rival holds epoch 3", "nothing was deleted", 
             ("no answer", RELEASE, (0, "vacuumed"), DELETES, 0),
             ("lost answer", RELEASE, (0, "vacuumed"), DELETES, 0),
         ],
-        11,
+        6,
         is_unpacked=True,
     ),
 )
