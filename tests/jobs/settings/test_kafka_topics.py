@@ -120,13 +120,13 @@ def test_every_setting_of_a_topic_can_be_an_annotation(tmp_path: Path) -> None:
 
 
 def test_kafkas_own_names_without_effect_become_a_note(tmp_path: Path) -> None:
-    names = ("local.retention.ms", "log.remote.copy.lag.ms", "segment.bytes")
+    names = ("file.delete.delay.ms", "log.preallocate", "segment.bytes")
     text = of_topic("orders", *(f'tierfold.io/{name}: "7"' for name in names))
     text += of_topic("users", 'tierfold.io/remote.storage.enable: "true"') + of_topic("silent")
     path = a_file(tmp_path, text)
     settings = resolve([], policy_from=path)
     assert settings.notes == (
-        f"{path}, KafkaTopic orders: local.retention.ms, log.remote.copy.lag.ms have no effect"
+        f"{path}, KafkaTopic orders: file.delete.delay.ms, log.preallocate have no effect"
         " here: only brokers use them",
         f"{path}, KafkaTopic users: remote.storage.enable has no effect here: only brokers use it",
     )
