@@ -14,6 +14,7 @@ from tierfold.compaction.model.segment_ids import (
     SegmentMark,
     is_kafka_uuid,
     is_own_id,
+    is_uploaded_id,
     mark_of,
 )
 from tierfold.storage.kafka.kafka_uuid import new_kafka_uuid, new_segment_id
@@ -30,16 +31,17 @@ def test_new_ids_differ_and_look_like_kafkas() -> None:
 def test_an_id_bears_its_mark(mark: SegmentMark) -> None:
     text = new_segment_id(mark)
     number = uuid.UUID(bytes=base64.urlsafe_b64decode(f"{text}=="))
-    assert (number.version, number.variant) == (8, uuid.RFC_4122)
+    assert (number.version, number.variant) == (5 if mark.is_uploaded else 8, uuid.RFC_4122)
     assert mark_of(text) == mark
-    assert is_own_id(text)
+    assert is_own_id(text) is not mark.is_uploaded
+    assert is_uploaded_id(text) is mark.is_uploaded
 
 
 @given(st.binary(min_size=16, max_size=16), st.integers(0, 15), st.integers(0, 3))
-def test_only_a_uuid_of_version_8_bears_a_mark(raw: bytes, version: int, variant: int) -> None:
+def test_only_a_uuid_of_version_8_or_5_bears_a_mark(raw: bytes, version: int, variant: int) -> None:
     number = int.from_bytes(raw, "big") & ~(0xF << 76 | 0b11 << 62) | version << 76 | variant << 62
     text = base64.urlsafe_b64encode(number.to_bytes(16, "big")).decode().rstrip("=")
-    assert (mark_of(text) is not None) is (uuid.UUID(int=number).version == 8)
+    assert (mark_of(text) is not None) is (uuid.UUID(int=number).version in {8, 5})
 
 
 def test_an_id_of_an_older_tierfold_is_known_without_a_mark() -> None:
