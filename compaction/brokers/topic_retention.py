@@ -17,9 +17,8 @@ from tierfold.compaction.brokers.cluster_configs import (
     ConfigValue,
     number_in,
 )
-from tierfold.compaction.model.rules import DAY_MS, Rules
+from tierfold.compaction.model.rules import AS_RETENTION, DAY_MS, Rules
 
-AS_RETENTION: Final = -2
 FOR_EVER: Final = -1
 LOCAL_SLACK_MS: Final = 3_600_000
 """How late a broker may drop a local segment: it looks every few minutes, and clocks differ."""

@@ -9,6 +9,8 @@ from fractions import Fraction
 from typing import Final, NamedTuple
 
 DAY_MS: Final = 86_400_000
+AS_RETENTION: Final = -2
+"""In a local retention: as the topic's whole one."""
 LONG_MAX: Final = 2**63 - 1
 """Java's largest long: Kafka's way to write "never"."""
 RECORD_BYTES_MAX: Final = 2**31 - 9
@@ -49,9 +51,9 @@ class Rules:
     """If the policy includes `delete`: the maximum size of the log; -1: not checked."""
     retention_written: frozenset[str] = frozenset()
     """Which of these two fields the user wrote for the topic itself, not for all of a broker."""
-    local_retention_ms: int = -2
+    local_retention_ms: int = AS_RETENTION
     """How long a broker keeps a segment on its disks; -1: forever, -2: as `retention_ms`."""
-    local_retention_bytes: int = -2
+    local_retention_bytes: int = AS_RETENTION
     """How much of the log a broker keeps on its disks; -1: all, -2: as `retention_bytes`."""
     remote_copy_lag_ms: int = 0
     """The age from which on a segment is uploaded; 0: at once, -1: as long as it is kept locally
@@ -104,13 +106,14 @@ class Rules:
     @property
     def kept_locally_ms(self) -> int:
         """How long a broker keeps a segment on its disks; -1: forever."""
-        return self.retention_ms if self.local_retention_ms == -2 else self.local_retention_ms
+        own = self.local_retention_ms
+        return self.retention_ms if own == AS_RETENTION else own
 
     @property
     def kept_locally_bytes(self) -> int:
         """How much of the log a broker keeps on its disks; -1: all."""
         own = self.local_retention_bytes
-        return self.retention_bytes if own == -2 else own
+        return self.retention_bytes if own == AS_RETENTION else own
 
     @property
     def beside_brokers(self) -> Rules:

@@ -7,9 +7,9 @@ from typing import Final
 
 from tierfold.compaction.brokers.cluster_configs import Configs, number_in
 from tierfold.compaction.brokers.preconditions import alter_topic
-from tierfold.compaction.brokers.topic_retention import AS_RETENTION, stopping_copies
+from tierfold.compaction.brokers.topic_retention import stopping_copies
 from tierfold.compaction.discovery.view import Refusal, RefusalReason
-from tierfold.compaction.model.rules import DAY_MS
+from tierfold.compaction.model.rules import AS_RETENTION, DAY_MS
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.model.wording import counted, spaced
 from tierfold.compaction.publishing.lost_metadata import LostAlready, RebuildStep, StopCopying

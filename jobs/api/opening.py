@@ -59,6 +59,8 @@ _OF_A_TIER: Final = {
 }
 """Keywords that mean nothing without a tier, and their options."""
 
+_ALL: Final = ("*",)
+
 
 class About(TypedDict):
     """The fields that every `Result` has, apart from its partitions."""
@@ -75,7 +77,7 @@ class About(TypedDict):
     labels: NotRequired[OwnerLabels]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Opened:
     """A tier, opened for one verb."""
 
@@ -130,10 +132,7 @@ def opened(
     publishing = publishing_of(given, settings, cluster) if publishes else None
     needs_settings = _is_planned(settings, publishing, writing)
     scope = _scope_of(given)
-    layout = layout_of(given).over(settings.layout).options()
-    catalog, decided_ms = given.get("catalog"), given.get("now_ms")
-    place = (str(tier), catalog, decided_ms, settings.store, layout)
-    context = run_context(*place, may_be_new=writing is WritingVerb.UPLOAD)
+    context = _context_of(tier, given, settings, may_be_new=writing is WritingVerb.UPLOAD)
     context = replace(
         context,
         progress=RunProgress(given.get("progress") or unheard),
@@ -152,8 +151,16 @@ def opened(
     if cluster is not None:
         remarks = replace(remarks, notes=(*remarks.notes, *cluster.notes))
     remarks.log()
-    about = partial(Opened, context=context, settings=settings, remarks=remarks)
-    return about(scope=scope, began_s=began_s, has_advice=has_advice)
+    return Opened(context, settings, scope, remarks, began_s, has_advice=has_advice)
+
+
+def _context_of(
+    tier: str | Path, given: Mapping[str, Any], settings: Settings, *, may_be_new: bool
+) -> RunContext:
+    layout = layout_of(given).over(settings.layout).options()
+    catalog, decided_ms = given.get("catalog"), given.get("now_ms")
+    place = (str(tier), catalog, decided_ms, settings.store, layout)
+    return run_context(*place, may_be_new=may_be_new)
 
 
 def _is_planned(
@@ -245,8 +252,8 @@ def _is_given(value: object) -> bool:
 
 def _scope_of(given: Mapping[str, Any]) -> Scope:
     return Scope(
-        topics=_patterns(given.get("topics")),
-        partitions=_patterns(given.get("partitions")),
+        topics=_names(given.get("topics")) or _ALL,
+        partitions=_names(given.get("partitions")) or _ALL,
         listed=_listed(given.get("partitions_from")),
         first_dirty=given.get("first_dirty"),
         approval=given.get("plan"),
@@ -280,11 +287,6 @@ def _clocks(
         insists=bool(given.get("clock_is_right")),
         warn=lambda sentence: Remarks(warnings=(sentence,)).log(),
     )
-
-
-def _patterns(given: Sequence[str | int] | str | int | None) -> tuple[str, ...]:
-    """Return the patterns, also of one that is given without a list; by default all."""
-    return _names(given) or ("*",)
 
 
 def _names(given: Sequence[str | int] | str | int | None) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, Literal, TypeAlias, TypeVar
+from typing import Final, Literal, Protocol, TypeAlias, TypeVar
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tierfold.compaction.model.redaction import printable
+from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.model.wording import counted, spaced
 from tierfold.jobs.pipeline.partition_report import (
     COMPACTED,
@@ -70,6 +71,23 @@ _URGENT: Final = frozenset((REFUSED, FAILED, UNKNOWN, FENCED, LOST_RACE))
 
 SENTENCE_COLUMNS: Final = 28
 """Minimum width of a column of sentences; in a narrower terminal they follow the table."""
+
+
+class Ranked(Protocol):
+    """What a table orders its rows by."""
+
+    @property
+    def key(self) -> PartitionKey:
+        """The partition."""
+
+    @property
+    def outcome(self) -> str:
+        """One of `URGENCY`."""
+
+
+def by_urgency(partition: Ranked) -> tuple[int, PartitionKey]:
+    """Return the place of a partition's row among those of its table."""
+    return URGENCY.index(partition.outcome), partition.key
 
 
 def rows_shown(outcomes: Sequence[str], rows_max: int) -> int:

@@ -23,6 +23,7 @@ from tierfold.jobs.reports.tables import (
     NO_PARTITIONS,
     URGENCY,
     Column,
+    by_urgency,
     outcomes_line,
     print_rows,
     sentences,
@@ -82,7 +83,7 @@ class UploadResult(Result[PartitionUpload]):
             return
         rows = self.shown(view)
         if not view.sort:
-            rows.sort(key=lambda one: (URGENCY.index(one.outcome), one.key))
+            rows.sort(key=by_urgency)
         title = f"run {self.run_id}" if self.run_id else DRY_RUN
         print_rows(console, title, _COLUMNS, rows, rows_max=view.rows_max)
         print_refusals(console, rows, of_all=len(self.partitions))

@@ -22,6 +22,7 @@ from tierfold.jobs.reports.tables import (
     NO_PARTITIONS,
     URGENCY,
     Column,
+    by_urgency,
     exact_bytes,
     outcomes_line,
     print_omitted,
@@ -73,7 +74,7 @@ class VacuumResult(Result[PartitionVacuum]):
         if self.partitions:
             rows, rows_max = self.shown(view), view.rows_max
             if not view.sort:
-                rows.sort(key=lambda report: (URGENCY.index(report.outcome), report.key))
+                rows.sort(key=by_urgency)
                 rows_max = rows_shown([report.outcome for report in rows], rows_max)
             columns = _WITH_EVENTS if any(map(_events, self.partitions)) else _COLUMNS
             title = f"run {self.run_id}" if self.run_id else DRY_RUN

@@ -19,13 +19,13 @@ from tierfold.jobs.pipeline.known_partition import KnownPartition, refusal_of
 from tierfold.jobs.pipeline.partition_report import (
     NOTHING_TO_DO,
     PLANNED,
-    REFUSED,
     PartitionReport,
     Reporting,
 )
 from tierfold.jobs.pipeline.survey import READERS, inspected, known_among
 from tierfold.jobs.settings.cluster_settings import rules_of
 from tierfold.jobs.settings.resolution import Settings
+from tierfold.jobs.verbs.row_change import refused
 from tierfold.storage.log_dirs.log_directory import LogCheckpoints, LogDirectory
 
 
@@ -149,9 +149,4 @@ def _refused_settings(rules: Rules) -> Refusal | None:
 
 
 def _refused(key: PartitionKey, refusal: Refusal) -> PartitionUpload:
-    report = PartitionReport(
-        key=key, outcome=REFUSED, reason=refusal.sentence, refusals=refusal.parts
-    )
-    return PartitionUpload(report=report)
-
-
+    return PartitionUpload(report=refused(key, refusal))

@@ -38,6 +38,7 @@ from typing import Final
 from tierfold.compaction.model.errors import BadSettings, CorruptLog, UnreadableObject
 from tierfold.compaction.model.segment_ids import KAFKA_UUID_PATTERN
 from tierfold.compaction.model.segments import PartitionKey
+from tierfold.compaction.planning.regions import last_stable_of
 from tierfold.compaction.uploading.local_log import LocalLog, LocalSegment
 from tierfold.storage.clock import pause
 from tierfold.storage.indexes.leader_epoch_checkpoint import read_leader_epoch_checkpoint
@@ -237,8 +238,7 @@ def being_replaced(folder: Path) -> FileNotFoundError:
 
 def _segment(folder: Path, start: int, following: int) -> LocalSegment:
     log = segment_file(folder, start, "log").stat()
-    times = segment_file(folder, start, "timeindex").read_bytes()
-    last = times[len(times) - _TIME_ENTRY_BYTES :] if len(times) >= _TIME_ENTRY_BYTES else b""
+    last = _last_entry(segment_file(folder, start, "timeindex"))
     newest_ms = int.from_bytes(last[:8], "big", signed=True) if any(last) else -1
     return LocalSegment(
         start_offset=start,
@@ -246,6 +246,16 @@ def _segment(folder: Path, start: int, following: int) -> LocalSegment:
         size_bytes=log.st_size,
         max_timestamp_ms=newest_ms if newest_ms >= 0 else log.st_mtime_ns // 1_000_000,
     )
+
+
+def _last_entry(time_index: Path) -> bytes:
+    """The last entry of a time index, which may have megabytes; empty: it has none."""
+    with time_index.open("rb") as file:
+        size_bytes = file.seek(0, os.SEEK_END)
+        if size_bytes < _TIME_ENTRY_BYTES:
+            return b""
+        file.seek(size_bytes - _TIME_ENTRY_BYTES)
+        return file.read(_TIME_ENTRY_BYTES)
 
 
 def _last_stable(folder: Path, snapshots: list[int], active_start: int) -> int:
@@ -256,9 +266,9 @@ def _last_stable(folder: Path, snapshots: list[int], active_start: int) -> int:
     if not snapshots:
         return 0
     file = segment_file(folder, snapshots[-1], "snapshot")
-    entries = read_producer_snapshot(file.read_bytes(), str(file))
-    open_from = (one.current_txn_first_offset for one in entries)
-    return min([active_start, snapshots[-1], *(at for at in open_from if at is not None)])
+    oldest_open = last_stable_of(read_producer_snapshot(file.read_bytes(), str(file)))
+    known = min(active_start, snapshots[-1])
+    return known if oldest_open is None else min(known, oldest_open.offset)
 
 
 @contextmanager
