@@ -38,10 +38,11 @@ _UNPROVEN: Final = (
 
 
 _HOLE_OR_MISSING: Final = (
-    "If a broker compacted this topic before it was tiered, nothing is missing: its metadata (topic"
-    " __remote_log_metadata) say endOffset {end} for the first of the two. If that holds for every"
-    " such gap, run again with --holes-are-holes {name}. Otherwise bring the missing segment back,"
-    " or run again once its upload is complete; if it is lost for good, {start}"
+    "1. If a broker compacted the topic before it was tiered, this is a hole, and nothing is"
+    " missing: the topic __remote_log_metadata then has endOffset {end} for the first of the two."
+    " If that holds for every such gap, run again with --holes-are-holes {name}. 2. Otherwise bring"
+    " the missing segment back, or run again once its upload is complete. 3. If it is lost for"
+    " good, {start}"
 )
 
 

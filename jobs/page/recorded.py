@@ -18,13 +18,12 @@ from tierfold.jobs.context.request_prices import Worked, shared_out
 from tierfold.jobs.page.page_model import Day, LastRun, Slow
 from tierfold.jobs.pipeline.partition_report import FAILED, FENCED, LOST_RACE, UNKNOWN
 from tierfold.jobs.reports.result import OF_PARTITIONS
-from tierfold.jobs.verbs.runs import COLUMNS, MOVED, RunSummary, summaries
+from tierfold.jobs.verbs.runs import COLUMNS, MOVED, VACUUM, RunSummary, summaries
 
 RUNS_READ: Final = 200
 """The page is of this many runs at most: a quarter of a year, at two runs a night."""
 
 COLUMNS_READ: Final = (*COLUMNS, "tally", "requests")
-VACUUM: Final = "vacuum"
 REMOVED: Final = RECORD_OUTCOMES[1:]
 """The reasons for which records are removed, by their names in `tally`."""
 

@@ -13,7 +13,7 @@ from tierfold.compaction.model.redaction import printable
 from tierfold.compaction.model.refusal_parts import RefusalPart
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.model.wording import counted
-from tierfold.jobs.reports.tables import ROWS_MAX, print_omitted
+from tierfold.jobs.reports.tables import ROWS_MAX, print_omitted, print_paragraph
 
 NAMED_MAX: Final = 3
 """Maximum number of partitions or topics that a line names; it counts the others."""
@@ -44,7 +44,7 @@ def print_refusals(console: Console, partitions: Sequence[Refusable], *, of_all:
     """
     lines = list(refusal_lines(partitions, of_all))
     for line in lines[:ROWS_MAX]:
-        console.print(Text(printable(line), style="red"))
+        print_paragraph(console, Text(printable(line), style="red"))
     print_omitted(console, len(lines) - ROWS_MAX)
 
 

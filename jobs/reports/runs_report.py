@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -17,10 +18,19 @@ from tierfold.jobs.context.request_prices import usd_text
 from tierfold.jobs.context.timestamps import timestamp_text
 from tierfold.jobs.pipeline.partition_report import OK
 from tierfold.jobs.reports.result import BY_URGENCY, OF_PARTITIONS, document_head, fields
-from tierfold.jobs.reports.tables import STYLES, Column, in_words, offsets, print_rows, rows_shown
+from tierfold.jobs.reports.tables import (
+    STYLES,
+    Column,
+    in_words,
+    offsets,
+    print_omitted,
+    print_paragraph,
+    print_rows,
+    rows_shown,
+)
 from tierfold.jobs.reports.views import ALL, Columns, Entry, View, csv_of
 from tierfold.jobs.settings.remarks import Remarks
-from tierfold.jobs.verbs.runs import MOVED, RunPartition, RunSummary
+from tierfold.jobs.verbs.runs import MOVED, VACUUM, RunPartition, RunSummary
 from tierfold.storage.catalog.schema import RunRow
 
 if TYPE_CHECKING:
@@ -28,6 +38,14 @@ if TYPE_CHECKING:
 
 NAMED_MAX: Final = 3
 """How many partitions a line names; it counts the others."""
+
+PROBLEMS_MAX: Final = 6
+"""How many reasons follow the table of runs; `--run` has all."""
+
+_WHEN_GONE: Final = (
+    "Saved: by how much live logs shrank. What they replaced is there until `tierfold vacuum`"
+    " deletes it."
+)
 
 RUN_COLUMNS: Final[Columns] = {
     "run": ("run",),
@@ -130,7 +148,8 @@ class RunsResult:
             title = f"{newest.command} {newest.run}"
             print_rows(console, title, _OF_PARTITIONS, entries, rows_max=rows_max)
         else:
-            print_rows(console, "runs", _OF_RUNS, [*_told(entries)], rows_max=rows_max)
+            print_rows(console, "runs", _OF_RUNS, entries, rows_max=rows_max)
+            self._print_problems(console)
         if line := view.line(len(entries), len(self.rows or self.runs)):
             console.print(line)
         if working := next((run for run in self.runs if run.slowest), None):
@@ -139,8 +158,27 @@ class RunsResult:
         if self.rows:
             console.print(_totals(newest))
             console.print(_about(newest, self.rows[-1]), style="dim")
-        else:
-            console.print("`tierfold runs TIER --run RUN` shows all of one run.", style="dim")
+            return
+        if any(run.saved_bytes > 0 and run.command != VACUUM for run in self.runs):
+            console.print(_WHEN_GONE, style="dim")
+        console.print("`tierfold runs TIER --run RUN` shows all of one run.", style="dim")
+
+    def _print_problems(self, console: Console) -> None:
+        """Print what stopped partitions in the newest run of each verb, the most urgent first."""
+        newest = {run.command: run for run in reversed(self.runs)}.values()
+        failed = sorted(
+            (one for run in newest for one in run.failed),
+            key=lambda one: (_urgency(one.outcome), one.topic, one.partition),
+        )
+        # Several verbs may be stopped by the same thing.
+        said = {(_name(one), one.reason): one for one in reversed(failed)}
+        problems = [*reversed(said.values())]
+        for one in problems[:PROBLEMS_MAX]:
+            line = f"{_name(one)} {in_words(one.outcome)}: {one.reason}"
+            print_paragraph(console, Text(printable(line)))
+        print_omitted(console, len(problems) - PROBLEMS_MAX)
+        if problems:
+            console.print()
 
 
 def _entry(run: RunSummary) -> dict[str, Any]:
@@ -180,20 +218,22 @@ def _reasons(failed: Sequence[Entry]) -> list[str]:
     ]
 
 
-def _more(failed: Sequence[Entry]) -> list[str]:
+def _more(failed: Sequence[object]) -> list[str]:
     more = len(failed) - NAMED_MAX
     return [f"and {spaced(more)} more"] if more > 0 else []
 
 
-def _told(entries: Iterable[Entry]) -> Iterator[Entry]:
-    """The entries with a line for each reason; what an earlier entry says is not said again."""
-    said: set[str] = set()
-    for entry in entries:
-        reasons = _reasons(entry["failed"])
-        lines = [f"{one.split(':')[0]}, as above" if one in said else one for one in reasons]
-        said.update(reasons)
-        shown = map(printable, (*lines, *_more(entry["failed"])))
-        yield {**entry, "reason": "\n".join(shown)}
+def _in_short(entry: Entry) -> str:
+    """Which partitions of a run did not end well, the most urgent first."""
+    names: dict[str, list[str]] = defaultdict(list)
+    for one in entry["failed"]:
+        names[one["outcome"]].append(f"{one['topic']}-{one['partition']}")
+    return printable(
+        "; ".join(
+            f"{', '.join((*those[:NAMED_MAX], *_more(those)))} {in_words(outcome)}"
+            for outcome, those in sorted(names.items(), key=lambda item: _urgency(item[0]))
+        )
+    )
 
 
 def _row_entry(row: RunRow) -> dict[str, Any]:
@@ -246,7 +286,7 @@ def _bytes(entry: Entry) -> str:
 
 def _bytes_and_saved(entry: Entry) -> str:
     saved_bytes: int = entry["saved_bytes"]
-    word = "freed" if entry["verb"] == "vacuum" else "saved"
+    word = "freed" if entry["verb"] == VACUUM else "saved"
     return "\n".join((_bytes(entry), *([f"{decimal(saved_bytes)} {word}"] * (saved_bytes > 0))))
 
 
@@ -254,6 +294,11 @@ def _range(entry: Entry) -> str:
     """The offsets that the run looked at; none of a partition that it could not inspect."""
     next_offset: int = entry["next_offset"]
     return offsets(entry["first_dirty"], next_offset) if next_offset else ""
+
+
+def _cost(cost_usd: float | None) -> str:
+    """What its requests cost; a folder's cost nothing."""
+    return usd_text(cost_usd).replace("less than", "<") or "none"
 
 
 def _size(size_bytes: int | None) -> str:
@@ -285,9 +330,9 @@ _OF_RUNS: Final[tuple[Column[Entry], ...]] = (
     ("verb", "left", lambda entry: str(entry["verb"])),
     ("partitions", "left", _outcomes),
     ("bytes", "right", _bytes_and_saved),
-    ("cost", "right", lambda entry: usd_text(entry["cost_usd"]).replace("less than", "<")),
+    ("cost", "right", lambda entry: _cost(entry["cost_usd"])),
     ("took", "right", lambda entry: _took(entry["duration_ms"])),
-    ("why", "left", lambda entry: str(entry["reason"])),
+    ("stopped", "left", _in_short),
 )
 _OF_PARTITIONS: Final[tuple[Column[Entry], ...]] = (
     ("partition", "left", lambda entry: f"{entry['topic']}-{entry['partition']}"),

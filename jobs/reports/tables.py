@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Literal, Protocol, TypeAlias, TypeVar
 
@@ -50,9 +51,9 @@ NOT_PUBLISHED: Final = "nothing is changed: publishing is not on"
 NO_PARTITIONS: Final = "No partitions: the tier is empty, or nothing matches the patterns."
 
 STYLES: Final = {
-    REFUSED: "red",
     FAILED: "red",
     UNKNOWN: "red",
+    REFUSED: "red",
     FENCED: "yellow",
     LOST_RACE: "yellow",
     COMPACTED: "green",
@@ -67,7 +68,10 @@ STYLES: Final = {
 
 URGENCY: Final = tuple(STYLES)
 
-_URGENT: Final = frozenset((REFUSED, FAILED, UNKNOWN, FENCED, LOST_RACE))
+_URGENT: Final = frozenset((FAILED, UNKNOWN, REFUSED, FENCED, LOST_RACE))
+
+_STEP: Final = re.compile(r"(?<=\.) (?=[1-9]\. [A-Z])")
+"""What separates the steps of a remedy: `… . 1. Look. 2. Run again.`"""
 
 SENTENCE_COLUMNS: Final = 28
 """Minimum width of a column of sentences; in a narrower terminal they follow the table."""
@@ -155,7 +159,15 @@ def _print_narrow(
 def _print_sentences(console: Console, rows: Sequence[Cells]) -> None:
     for row in rows:
         if str(row[-1]):
-            console.print(Text.assemble(f"{row[0]}: ", row[-1]))
+            print_paragraph(console, Text.assemble(f"{row[0]}: ", row[-1]))
+
+
+def print_paragraph(console: Console, text: Text) -> None:
+    """Print a text, below an empty line if it is longer than one; each numbered step on its own."""
+    if cell_len(text.plain) > console.width:
+        console.print()
+    steps = text.divide(step.start() for step in _STEP.finditer(text.plain))
+    console.print(Text("\n ").join(steps))
 
 
 def width_of(console: Console, table: Table) -> int:

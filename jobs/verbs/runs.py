@@ -36,6 +36,9 @@ _UNFINISHED: Final = (FAILED, UNKNOWN, REFUSED, FENCED, LOST_RACE)
 MOVED: Final = (COMPACTED, RESTORED, FORGOTTEN, UPLOADED, VACUUMED)
 """The outcomes with which logs were replaced or deleted."""
 
+VACUUM: Final = "vacuum"
+"""The verb that deletes what others replaced."""
+
 _KEY: Final = ("run", "topic", "topic_id", "partition")
 _SUMS: Final = ("bytes_read", "bytes_written", "task_ms")
 _OF_RUN: Final = ("command", "started_at_ms", "finished_at_ms", "cost_usd", "tierfold_version")

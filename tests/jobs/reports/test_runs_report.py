@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from tests.storage.catalog_contract import A_RUN
-from tierfold.jobs.reports.runs_report import NAMED_MAX, RunsResult
+from tierfold.jobs.reports.runs_report import NAMED_MAX, PROBLEMS_MAX, RunsResult
 from tierfold.jobs.reports.screen import Screen
 from tierfold.jobs.reports.tables import OTHERS_MAX, ROWS_MAX
 from tierfold.jobs.reports.views import ALL, View
@@ -45,26 +45,47 @@ def screen(runs: Sequence[RunSummary], rows: Sequence[RunRow] = (), view: View =
     return out.getvalue()
 
 
-def test_each_failed_partition_has_a_line_and_no_sentence_is_there_twice() -> None:
+def test_a_run_names_what_failed_first_and_each_reason_follows_once() -> None:
     vacuum = replace(NIGHT, run="20260102T010000-1", command="vacuum", failed=(GAP,))
     text = screen([vacuum, NIGHT])
     lines = [line for line in text.splitlines() if "orders-" in line]
     assert lines == [
-        "20260102T010000-1: orders-4 refused: a gap. Mend it.",
-        "20260102T000000-1: orders-17 failed: a bad CRC. Mend it.",
-        "orders-4 refused, as above",
+        "20260102T010000-1: orders-4 refused",
+        "20260102T000000-1: orders-17 failed; orders-4 refused",
+        "orders-17 failed: a bad CRC. Mend it.",
+        "orders-4 refused: a gap. Mend it.",
     ]
     assert ("2.0 MB freed" in text, "2.0 MB saved" in text) == (True, True)
+    assert "until `tierfold vacuum`" in text
+    assert "until `tierfold vacuum`" not in screen([vacuum])
     assert " more" not in text
 
 
+def test_what_failed_in_an_older_run_of_the_same_verb_is_named_without_its_reason() -> None:
+    text = screen([replace(NIGHT, run="20260102T000000-1", failed=(GAP,)), NIGHT])
+    assert "orders-17 failed; orders-4 refused" in text
+    assert ("bad CRC" in text, "a gap" in text) == (False, True)
+
+
+def test_long_reasons_are_apart_and_each_step_has_its_line() -> None:
+    reason = f"{'a gap ' * 20}[gap]. 1. Look at offset 2. If there is one. 2. Mend it."
+    text = screen([replace(NIGHT, failed=(replace(GAP, reason=reason), CORRUPT))])
+    assert "\n\norders-4 refused: a gap" in text
+    assert "[gap].\n  1. Look at offset 2. If there is one.\n  2. Mend it.\n" in text
+    assert "\norders-17 failed: a bad CRC. Mend it.\n\n" in text
+
+
 def test_of_many_failed_partitions_a_run_names_a_few_and_counts_the_others() -> None:
-    failed = [replace(CORRUPT, partition=number, reason="odd.") for number in range(NAMED_MAX + 2)]
+    count = max(NAMED_MAX, PROBLEMS_MAX) + 2
+    failed = [replace(CORRUPT, partition=number, reason="odd.") for number in range(count)]
     run = replace(NIGHT, failed=tuple(failed))
-    assert "and 2 more\n" in screen([run, replace(run, run="20260101T000000-1")])
+    text = screen([run, replace(run, run="20260101T000000-1")])
+    assert f"orders-2, and {count - NAMED_MAX} more failed" in text
+    assert f"\n… and {count - PROBLEMS_MAX} more;" in text
+    assert text.count(": odd") == PROBLEMS_MAX
     entry, _ = RunsResult(tier="/t", runs=(run, NIGHT), remarks=Remarks()).document(ALL)["runs"]
     named = [f"orders-{number} failed: odd" for number in range(NAMED_MAX)]
-    assert entry["reason"] == "; ".join((*named, "and 2 more"))
+    assert entry["reason"] == "; ".join((*named, f"and {count - NAMED_MAX} more"))
 
 
 def test_a_run_that_grew_or_moved_nothing_says_no_saving() -> None:
