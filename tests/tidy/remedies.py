@@ -155,5 +155,5 @@ class _Texts:
 def _is_sentence(text: str) -> bool:
     """Whether it says what to do, and is no name, separator or half of a sentence."""
     begins = text.lstrip(f"{PART} ")
-    is_one = begins[:1].isupper() or begins.startswith(("`", "tierfold ", "docs/", "index."))
+    is_one = begins[:1].isupper() or begins.startswith(("`", "tierfold ", "docs/", "index.", "1. "))
     return is_one and len(text.split()) > _WORDS_MIN

@@ -99,7 +99,7 @@ def test_without_consent_both_explanations_are_given_and_how_to_decide() -> None
     assert found.reason is RefusalReason.GAP
     assert "offset 11: a hole, or a missing segment" in found.detail
     assert f"--holes-are-holes {KEY}." in found.remedy
-    assert "say endOffset 11 for the first" in found.remedy
+    assert "has endOffset 11 for the first" in found.remedy
     assert "bring the missing segment back" in found.remedy
 
 
