@@ -11,9 +11,11 @@ Case = TypeVar("Case")
 
 
 def spread(cases: Sequence[Case], count: int) -> list[Case]:
-    """This many of the cases, two or more: the first, the last, and others in equal steps."""
+    """This many of the cases: the first, the last, and others in equal steps; of one the first."""
     if count >= len(cases):
         return list(cases)
+    if count == 1:
+        return list(cases[:1])
     return [cases[at * (len(cases) - 1) // (count - 1)] for at in range(count)]
 
 

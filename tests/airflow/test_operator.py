@@ -164,6 +164,7 @@ def test_a_run_that_leaves_partitions_to_the_next_one_succeeds(tier: Path) -> No
         assert (run.state, run.verb.of_document("outcome")) == ("success", outcome)
 
 
+@pytest.mark.soak
 def test_spark_runs_in_the_process_of_the_task(tier: Path) -> None:
     run = ran(DAGS["compact"], tier=str(tier), settings=SETTINGS)
     assert (run.state, run.verb.of_document("outcome")) == ("success", "compacted")
@@ -188,7 +189,10 @@ def test_spark_submit_runs_a_verb_and_its_document_arrives(tier: Path) -> None:
 
 @pytest.mark.parametrize(
     ("settings", "options"),
-    [({"cleanup.policy": "shrink"}, {}), (SETTINGS, {"engine": "fast"})],
+    [
+        ({"cleanup.policy": "shrink"}, {}),
+        pytest.param(SETTINGS, {"engine": "fast"}, marks=pytest.mark.soak),
+    ],
 )
 def test_under_spark_submit_the_document_decides_not_the_exit_code(
     tier: Path, settings: dict[str, Any], options: dict[str, Any]

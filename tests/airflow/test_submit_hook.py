@@ -33,6 +33,7 @@ def hook() -> SubmitHook:
     return SubmitHook(conn_id="spark_default", conf={})
 
 
+@pytest.mark.soak
 def test_a_killed_task_lets_the_driver_end_by_itself(hook: SubmitHook, tmp_path: Path) -> None:
     errors: list[Exception] = []
 

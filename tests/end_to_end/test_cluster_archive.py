@@ -8,6 +8,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from tests.end_to_end.processes import bare_environment
 from tests.jobs.commands import ALWAYS
 from tests.jobs.tiers import key_of, put_segment, put_updates, sample_copy
@@ -69,6 +71,7 @@ def test_every_kernel_is_compiled(unpacked: Path) -> None:
         assert forms > 0 or is_inlined, name
 
 
+@pytest.mark.soak
 def test_the_jobs_compile_no_other_kernel(unpacked: Path, tmp_path: Path) -> None:
     tier = sample_copy(tmp_path / "tier")
     for number in range(2):

@@ -155,6 +155,7 @@ def test_a_killed_run_leaves_no_record_of_an_encrypted_tier(uploads: Path, tmp_p
         assert running.ended().code == 0
 
 
+@pytest.mark.soak
 def test_an_encrypted_tiers_records_reach_no_disk(uploads: Path, tmp_path: Path) -> None:
     at = place(uploads, tmp_path / "encrypted", ENCRYPTED_CASE)
     search = at.search()

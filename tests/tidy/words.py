@@ -61,6 +61,7 @@ ALLOWED: Final = re.compile(
 
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _PATTERNS: Final = {why: re.compile(rf"\b({p})\b") for why, p in REFUSED.items()}
+_ANY: Final = re.compile(rf"\b({'|'.join(REFUSED.values())})\b")
 _EACH: Final = re.compile(
     r"\bfor each in [\w.]*(segments|partitions|batches|rounds)\b"
     r"|\beach: (Segment|PartitionState|PartitionKey|Round)\b"
@@ -72,7 +73,9 @@ def refused_words(path: str, text: str) -> list[str]:
     found = []
     for number, line in enumerate(text.splitlines(), start=1):
         spaced = " ".join(_WORD.findall(ALLOWED.sub("", line))).lower()
-        why = [word for word, pattern in _PATTERNS.items() if pattern.search(spaced)]
+        why = []
+        if _ANY.search(spaced):  # Almost no line has one.
+            why = [word for word, pattern in _PATTERNS.items() if pattern.search(spaced)]
         if _EACH.search(line):
             why.append("each")
         found += [f"{path}:{number}: {word}: see docs/glossary.md" for word in why]

@@ -90,6 +90,7 @@ def live_ids(tier: Path) -> dict[tuple[str, int], list[str]]:
     }
 
 
+@pytest.mark.soak
 def test_a_run_that_is_paused_and_overtaken_is_fenced_and_commits_nothing_more(
     lab: KafkaLab,
     written: WrittenTier,

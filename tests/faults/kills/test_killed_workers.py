@@ -13,6 +13,7 @@ from tests.faults.kills.killed_logs import LARGE, LARGE_RECORDS, large_newest, p
 from tests.faults.kills.worker_killer import workers_killed
 from tests.jobs.commands import ALWAYS, ON_SPARK, status_of, tierfold, told
 from tests.jobs.tiers import folder_of, key_of, made_tier, put_updates
+from tests.spread import most_in_soak
 
 SEGMENTS: Final = 4
 ONE_EACH: Final = (*ALWAYS, "--set", "segment.bytes=1")
@@ -20,7 +21,7 @@ STAGES: Final = {"scan": 0, "rewrite": 2}
 """By stage, how many objects a worker begins to write before it dies; 0: it dies as it reads."""
 
 
-@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("stage", most_in_soak([*STAGES], 1))
 def test_spark_replaces_a_worker_that_dies_and_nothing_is_committed_twice(
     spark: SparkSession, tmp_path: Path, stage: str
 ) -> None:

@@ -75,6 +75,7 @@ def without_process(trace: Sequence[str]) -> list[str]:
     return [re.sub(r"process \d+", "process", line) for line in trace]
 
 
+@pytest.mark.soak
 def test_a_seed_plays_the_same_scenario_in_another_process() -> None:
     with ProcessPoolExecutor(1, get_context("spawn")) as processes:
         elsewhere = processes.submit(played, 11).result()

@@ -46,7 +46,7 @@ def is_compacted(tier: Path) -> bool:
     return len(status_of(tier)["orders", 0]["segments"]) == 1
 
 
-@pytest.mark.parametrize("options", [(), ("--json",)])
+@pytest.mark.parametrize("options", most_in_soak([(), ("--json",)], 1))
 def test_a_full_stdout_after_a_commit(tier: Path, options: tuple[str, ...]) -> None:
     done = ran(tier, (*COMPACT, *options), ">/dev/full")
     assert done.returncode == 5, done.stderr
@@ -56,7 +56,7 @@ def test_a_full_stdout_after_a_commit(tier: Path, options: tuple[str, ...]) -> N
     assert is_compacted(tier)
 
 
-@pytest.mark.parametrize("options", [(), ("--json",)])
+@pytest.mark.parametrize("options", most_in_soak([(), ("--json",)], 1))
 def test_the_code_of_a_failed_partition_goes_before(tier: Path, options: tuple[str, ...]) -> None:
     flip_last_byte(next(tier.glob("kafka-tiered-storage/orders-0-*/0*.log")))
     done = ran(tier, (*COMPACT, *options), ">/dev/full")
@@ -79,7 +79,7 @@ def test_a_dump_into_a_full_disk(tier: Path) -> None:
     assert (done.returncode, "Traceback" in done.stderr) == (5, False), done.stderr
 
 
-@pytest.mark.parametrize("options", [(), ("--json",)])
+@pytest.mark.parametrize("options", most_in_soak([(), ("--json",)], 1))
 def test_a_closed_stdout_stops_the_verb_before_it_begins(
     tier: Path, options: tuple[str, ...]
 ) -> None:

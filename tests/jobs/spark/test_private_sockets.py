@@ -30,6 +30,7 @@ def test_a_folder_is_the_owners_alone_whatever_the_umask(umask: int) -> None:
     assert len(str(folder)) + 43 <= 107
 
 
+@pytest.mark.soak
 @pytest.mark.jvm
 def test_no_other_user_connects_to_a_session_and_it_leaves_nothing(tmp_path: Path) -> None:
     first, answer = tmp_path / "first", tmp_path / "answer"

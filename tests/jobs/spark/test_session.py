@@ -80,6 +80,7 @@ def test_a_java_home_without_java_is_named(tmp_path: Path) -> None:
     assert f"JAVA_HOME is {tmp_path}, where there is no bin/java" in done.stderr
 
 
+@pytest.mark.soak
 def test_where_java_is_there_it_is_not_java_that_must_be_installed(tmp_path: Path) -> None:
     tier = sample_copy(tmp_path / "tier")
     options = {"JAVA_TOOL_OPTIONS": "-XX:NoSuchOption"}
@@ -114,6 +115,7 @@ def test_an_address_of_the_user_is_taken(tmp_path: Path) -> None:
 PLANTED = "import pathlib\npathlib.Path('planted').touch()\nraise ImportError\n"
 
 
+@pytest.mark.soak
 def test_a_local_session_looks_up_no_host_name_and_imports_nothing_from_a_shared_folder(
     tmp_path: Path,
 ) -> None:

@@ -156,6 +156,7 @@ def test_read_segment_has_a_keyword_that_its_message_names(tier: Path) -> None:
     assert found.records.column("key").to_pylist() == [b"a", b"b"]
 
 
+@pytest.mark.soak
 def test_large_wrappers_are_read_alike(tmp_path: Path) -> None:
     tier = made_tier(tmp_path / "tier")
     large = wrapper(0, message(0, b"v" * PLAIN_BYTES_TRUSTED))
@@ -175,6 +176,7 @@ def test_large_wrappers_are_read_alike(tmp_path: Path) -> None:
     assert [offset for offset, _, _ in records_in([live["log"]])] == [1]
 
 
+@pytest.mark.soak
 def test_uploads_that_overlap_are_compared_by_it(spark: SparkSession, tmp_path: Path) -> None:
     """Only the messages in a wrapper say where it begins, so discovery reads them, too."""
     tier = made_tier(tmp_path / "tier")

@@ -249,6 +249,7 @@ def test_a_store_that_ignores_conditions_gets_no_catalog(place: Place) -> None:
 
 
 class TestCleaningUp:
+    @pytest.mark.soak
     def test_versions_of_the_last_month_stay_and_older_ones_go(
         self, place: Place, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -122,7 +122,7 @@ def expected_rows(
     return stage.rows[:1]
 
 
-@pytest.mark.parametrize("count", [8, pytest.param(1000, id="all", marks=pytest.mark.soak)])
+@pytest.mark.parametrize("count", [4, pytest.param(1000, id="all", marks=pytest.mark.soak)])
 def test_a_cut_file_never_returns_an_older_state(stage: Stage, tmp_path: Path, count: int) -> None:
     files = list(files_of(stage))
     assert len(files) > 5
@@ -137,7 +137,7 @@ def test_a_cut_file_never_returns_an_older_state(stage: Stage, tmp_path: Path, c
             hit.write_bytes(corrupt)
         refused += is_refused(stage, uri, file, corrupt)
         shutil.rmtree(uri)
-    assert refused >= 4
+    assert refused >= count // 2
 
 
 def is_refused(stage: Stage, uri: Path, file: Path, corrupt: bytes | None) -> bool:

@@ -286,6 +286,7 @@ def test_what_names_files_unseen_is_refused(tmp_path: Path, name: str) -> None:
         Catalog(place).read()
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("made_once", [3], indirect=True)
 def test_the_history_ends_at_an_older_checkpoint_that_unpacks_to_too_much(
     made_once: Path, uri: str
