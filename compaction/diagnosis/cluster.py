@@ -139,7 +139,8 @@ def _lost_by_size(
         severity=Severity.HINDERS if is_unsure else Severity.LOSES_DATA,
         detail=f"retention.bytes is {finite[0]}, and a broker has Kafka {version}: a new leader"
         " deletes segments that are within the limit (KAFKA-20732)",
-        remedy=f"Until the brokers have Kafka 4.3.2, 4.4.0 or newer: `{command}`.",
+        remedy="Note the value, and lift the limit until the brokers have Kafka 4.3.2, 4.4.0 or"
+        f" newer: `{command}`.",
         topic=topic,
     )
 

@@ -142,7 +142,8 @@ def orphans(one: Examined) -> Iterator[Finding]:
             Severity.LEAKS,
             f"the tier has {counted(len(old), 'segment')} that runs of tierfold wrote and never"
             f" committed, or whose offsets other segments have: {_listed(old)}",
-            remedy="Run `tierfold vacuum TIER`, beside brokers with --publish: it deletes orphans.",
+            remedy="`tierfold vacuum TIER` deletes orphans; --dry-run shows them. Where brokers"
+            " serve the tier, add --publish.",
             size_bytes=_bytes(old),
         )
 
@@ -168,9 +169,9 @@ def vacuum_due(one: Examined) -> Iterator[Finding]:
             Severity.LEAKS,
             f"the tier has {counted(len(sizes), 'segment')} that runs of tierfold replaced more"
             " than a week ago",
-            remedy="Run `tierfold vacuum TIER` every night, beside brokers with --publish: it"
-            " deletes what was replaced, a grace period later. If no broker serves this tier, set"
-            " tier.binding=detached.",
+            remedy="Run `tierfold vacuum TIER` every night, with --publish where brokers"
+            " serve the tier: it deletes what was replaced, a grace period later; --dry-run shows"
+            " what. If no broker serves this tier, set tier.binding=detached.",
             size_bytes=sum(sizes),
         )
 
