@@ -20,7 +20,7 @@ from tierfold.jobs.context.request_prices import usd_text
 from tierfold.jobs.context.timestamps import timestamp_text
 from tierfold.jobs.page.figures import SVG_WIDTH, figures
 from tierfold.jobs.page.page_model import LastRun, Page, Urgency
-from tierfold.jobs.reports.tables import in_words
+from tierfold.jobs.reports.tables import STEP, in_words
 
 _SERIOUS: Final = (Urgency.FAILED, Urgency.REFUSED)
 _MAP: Final = "map-"
@@ -174,7 +174,7 @@ def _problems(page: Page) -> Iterator[dict[str, Any]]:
             "mood": "bad" if problem.urgency in _SERIOUS else "",
             "where": printable(problem.where),
             "why": _with_code(problem.why),
-            "remedy": _with_code(problem.remedy),
+            "remedy": Markup("<br>").join(map(_with_code, STEP.split(problem.remedy))),
         }
 
 

@@ -70,7 +70,7 @@ URGENCY: Final = tuple(STYLES)
 
 _URGENT: Final = frozenset((FAILED, UNKNOWN, REFUSED, FENCED, LOST_RACE))
 
-_STEP: Final = re.compile(r"(?<=\.) (?=[1-9]\. [A-Z])")
+STEP: Final = re.compile(r"(?<=\.) (?=[1-9]\. [A-Z])")
 """What separates the steps of a remedy: `… . 1. Look. 2. Run again.`"""
 
 SENTENCE_COLUMNS: Final = 28
@@ -166,7 +166,7 @@ def print_paragraph(console: Console, text: Text) -> None:
     """Print a text, below an empty line if it is longer than one; each numbered step on its own."""
     if cell_len(text.plain) > console.width:
         console.print()
-    steps = text.divide(step.start() for step in _STEP.finditer(text.plain))
+    steps = text.divide(step.start() for step in STEP.finditer(text.plain))
     console.print(Text("\n ").join(steps))
 
 

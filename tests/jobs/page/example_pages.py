@@ -114,8 +114,8 @@ def _problems() -> tuple[Problem, ...]:
             where="12 partitions of clicks",
             partitions=12,
             why="offsets 512 to 1023 are in no segment [gap]",
-            remedy="If a broker's cleaner left the hole, run `tierfold compact TIER"
-            " --holes-are-holes 'clicks-*'`; else restore the segment from a backup.",
+            remedy="1. If a broker's cleaner left the hole, run `tierfold compact TIER"
+            " --holes-are-holes 'clicks-*'`. 2. Otherwise restore the segment from a backup.",
         ),
         Problem(
             urgency=Urgency.BEHIND,

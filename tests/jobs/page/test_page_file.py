@@ -63,6 +63,11 @@ def test_it_has_every_part(html: str) -> None:
     assert {*SECTIONS} <= {*ids}
 
 
+def test_each_step_of_a_remedy_has_its_line(html: str) -> None:
+    assert "<b>To do:</b> 1. If a broker" in html
+    assert "</code>.<br>2. Otherwise" in html
+
+
 def test_names_are_text_wherever_they_stand(html: str) -> None:
     elements = Elements(html)
     assert len(elements.of("script")) == 3  # The data, Vega, and what draws.
