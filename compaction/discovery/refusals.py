@@ -38,11 +38,10 @@ _UNPROVEN: Final = (
 
 
 _HOLE_OR_MISSING: Final = (
-    "1. If a broker compacted the topic before it was tiered, this is a hole, and nothing is"
-    " missing: the topic __remote_log_metadata then has endOffset {end} for the first of the two."
-    " If that holds for every such gap, run again with --holes-are-holes {name}. 2. Otherwise bring"
-    " the missing segment back, or run again once its upload is complete. 3. If it is lost for"
-    " good, {start}"
+    "1. If a broker compacted the topic before it was tiered, nothing is missing (the topic"
+    " __remote_log_metadata then has endOffset {end} for the first of the two): run again with"
+    " --holes-are-holes {name}, which is for all its gaps. 2. Otherwise bring the missing segment"
+    " back, or run again once its upload is complete. 3. If it is lost for good, {start}"
 )
 
 

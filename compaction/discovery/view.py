@@ -269,7 +269,7 @@ def start_behind(offset: int, *, is_served: bool) -> str:
         )
     return (
         f"move the segments below offset {offset} out of the tier and keep them: the log then"
-        " starts there."
+        " starts there, without the records below."
     )
 
 

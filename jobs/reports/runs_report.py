@@ -43,8 +43,8 @@ PROBLEMS_MAX: Final = 6
 """How many reasons follow the table of runs; `--run` has all."""
 
 _WHEN_GONE: Final = (
-    "Saved: by how much live logs shrank. What they replaced is there until `tierfold vacuum`"
-    " deletes it."
+    "Saved: by how much live logs shrank. What was replaced stays until the first `tierfold vacuum`"
+    " after the grace period."
 )
 
 RUN_COLUMNS: Final[Columns] = {
@@ -257,9 +257,11 @@ def _totals(run: RunSummary) -> str:
     named = ", ".join(f"{spaced(run.partitions[name])} {in_words(name)}" for name in ordered)
     found = [f"{counted(sum(run.partitions.values()), 'partition')}: {named}."]
     if run.bytes_in:
-        found.append(f"{decimal(run.bytes_in)} became {decimal(run.bytes_out)}.")
-    if run.cost_usd is not None:
-        found.append(f"Its requests cost {usd_text(run.cost_usd)} at list prices.")
+        became = f"{decimal(run.bytes_in)} became {decimal(run.bytes_out)}"
+        found.append(": ".join(filter(None, (became, _saved(run.command, run.saved_bytes)))) + ".")
+    cost = usd_text(run.cost_usd)
+    at_prices = f"{cost} at list prices" if cost else "nothing: the tier is a folder"
+    found.append(f"Its requests cost {at_prices}.")
     return " ".join(found)
 
 
@@ -286,8 +288,13 @@ def _bytes(entry: Entry) -> str:
 
 def _bytes_and_saved(entry: Entry) -> str:
     saved_bytes: int = entry["saved_bytes"]
-    word = "freed" if entry["verb"] == VACUUM else "saved"
-    return "\n".join((_bytes(entry), *([f"{decimal(saved_bytes)} {word}"] * (saved_bytes > 0))))
+    return "\n".join(filter(None, (_bytes(entry), _saved(entry["verb"], saved_bytes))))
+
+
+def _saved(verb: str, saved_bytes: int) -> str:
+    """By how much live logs shrank, or what was deleted; empty: by nothing."""
+    word = "freed" if verb == VACUUM else "saved"
+    return f"{decimal(saved_bytes)} {word}" if saved_bytes > 0 else ""
 
 
 def _range(entry: Entry) -> str:

@@ -136,24 +136,32 @@ def print_rows(
             last = "see below" if row in below else folded(Text.assemble(row[-1]), space)
             whole.add_row(*row[:-1], last)
         console.print(whole)
+        print_omitted(console, len(rows) - rows_max)
         _print_sentences(console, below)
     else:
-        _print_narrow(console, bare, [column[0] for column in columns], cells)
-    print_omitted(console, len(rows) - rows_max)
+        names = [column[0] for column in columns]
+        _print_narrow(console, bare, names, cells, len(rows) - rows_max)
 
 
 def _print_narrow(
-    console: Console, bare: Table, names: Sequence[str], rows: Sequence[Cells]
+    console: Console, bare: Table, names: Sequence[str], rows: Sequence[Cells], left_out: int
 ) -> None:
-    """Print the table with its sentences below it; if that is too wide, print lines."""
+    """Print the table with its sentences below it; if that is too wide, print lines.
+
+    `left_out`: how many rows it lacks.
+    """
     is_table = width_of(console, bare) <= console.width
     console.print(bare if is_table else Text(str(bare.title), style="bold"))
+    if is_table:
+        print_omitted(console, left_out)
     for row in rows:
         if not is_table:
             texts = ["; ".join(str(cell).splitlines()) for cell in row[:-1]]
             named = [f"{name} {text}" for name, text in zip(names, texts, strict=False) if text]
             console.print(Text(f"{row[0]}: {', '.join(named[1:])}"))
         _print_sentences(console, [row])
+    if not is_table:
+        print_omitted(console, left_out)
 
 
 def _print_sentences(console: Console, rows: Sequence[Cells]) -> None:

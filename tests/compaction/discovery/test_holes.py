@@ -98,7 +98,7 @@ def test_without_consent_both_explanations_are_given_and_how_to_decide() -> None
     assert isinstance(found, Refusal)
     assert found.reason is RefusalReason.GAP
     assert "offset 11: a hole, or a missing segment" in found.detail
-    assert f"--holes-are-holes {KEY}." in found.remedy
+    assert f"--holes-are-holes {KEY}," in found.remedy
     assert "has endOffset 11 for the first" in found.remedy
     assert "bring the missing segment back" in found.remedy
 

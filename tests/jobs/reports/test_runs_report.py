@@ -38,10 +38,12 @@ NIGHT: Final = RunSummary(
 )
 
 
-def screen(runs: Sequence[RunSummary], rows: Sequence[RunRow] = (), view: View = ALL) -> str:
+def screen(
+    runs: Sequence[RunSummary], rows: Sequence[RunRow] = (), view: View = ALL, *, width: int = 100
+) -> str:
     out = io.StringIO()
     result = RunsResult(tier="/tier", runs=tuple(runs), rows=tuple(rows), remarks=Remarks())
-    result.show(Screen(out, width=100, highlight=False), view)
+    result.show(Screen(out, width=width, highlight=False), view)
     return out.getvalue()
 
 
@@ -56,8 +58,8 @@ def test_a_run_names_what_failed_first_and_each_reason_follows_once() -> None:
         "orders-4 refused: a gap. Mend it.",
     ]
     assert ("2.0 MB freed" in text, "2.0 MB saved" in text) == (True, True)
-    assert "until `tierfold vacuum`" in text
-    assert "until `tierfold vacuum`" not in screen([vacuum])
+    assert "first `tierfold vacuum`" in text
+    assert "first `tierfold vacuum`" not in screen([vacuum])
     assert " more" not in text
 
 
@@ -73,6 +75,14 @@ def test_long_reasons_are_apart_and_each_step_has_its_line() -> None:
     assert "\n\norders-4 refused: a gap" in text
     assert "[gap].\n  1. Look at offset 2. If there is one.\n  2. Mend it.\n" in text
     assert "\norders-17 failed: a bad CRC. Mend it.\n\n" in text
+
+
+def test_what_a_table_leaves_out_is_counted_right_below_it() -> None:
+    done = [replace(A_RUN, partition=number, outcome="compacted") for number in range(60)]
+    failed = replace(A_RUN, partition=80, outcome="failed", reason="a long reason " * 20)
+    for width in (100, 80):
+        text = screen([NIGHT], [*done, failed], width=width)
+        assert text.index("─┘") < text.index("… and 50 more") < text.index("orders-80: a long")
 
 
 def test_of_many_failed_partitions_a_run_names_a_few_and_counts_the_others() -> None:
@@ -116,7 +126,7 @@ def test_what_a_run_cost_is_on_both_screens() -> None:
     assert "│ < $0.001 │" in screen([run])
     rows = [replace(A_RUN, requests={"gets": 1200, "puts": 0, "sent_bytes": 7})]
     text = " ".join(screen([run], rows).split())
-    assert "1.0 MB. Its requests cost less than $0.001 at list prices. From" in text
+    assert "1.0 MB: 2.0 MB saved. Its requests cost less than $0.001 at list prices. From" in text
     assert "Requests: 1 200 gets." in text
 
 
@@ -145,6 +155,9 @@ def test_of_one_run_what_failed_is_on_top_and_the_screen_fits() -> None:
     shown = [line.split()[1] for line in text.splitlines() if line.startswith("│")]
     assert shown == ["orders-80", "orders-70", *(f"orders-{n}" for n in range(OTHERS_MAX))]
     assert len(text.splitlines()) < 30
-    assert "5 000 partitions: 1 failed, 1 refused, 4 998 compacted. 3.0 MB became 1.0 MB.\n" in text
+    assert (
+        "5 000 partitions: 1 failed, 1 refused, 4 998 compacted. 3.0 MB became 1.0 MB: 2.0 MB"
+        " saved. Its requests cost nothing: the tier is a folder."
+    ) in " ".join(text.split())
     whole = screen([NIGHT], [*done, refused, failed], View(sort="bytes"))
     assert len([line for line in whole.splitlines() if line.startswith("│")]) == ROWS_MAX
