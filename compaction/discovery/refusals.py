@@ -38,10 +38,10 @@ _UNPROVEN: Final = (
 
 
 _HOLE_OR_MISSING: Final = (
-    "1. If a broker compacted the topic before it was tiered, nothing is missing (the topic"
-    " __remote_log_metadata then has endOffset {end} for the first of the two): run again with"
-    " --holes-are-holes {name}, which is for all its gaps. 2. Otherwise bring the missing segment"
-    " back, or run again once its upload is complete. 3. If it is lost for good, {start}"
+    "1. If a broker compacted the topic before it was tiered, nothing is missing: run again with"
+    " --holes-are-holes {name}, for all its gaps. (The topic __remote_log_metadata then has"
+    " endOffset {end} for the first of the two.) 2. Otherwise bring the missing segment back, or"
+    " run again once its upload is complete. 3. If it is lost for good, {start}"
 )
 
 
@@ -142,13 +142,12 @@ def _refused_gap(facts: PartitionFacts, history: History, found: Gap) -> Refusal
     before, after, is_served = found.before, found.after, facts.brokers is not None
     if before is None or not facts.holes(history).may_be_hole(found):
         return missing_segment(found.start_offset - 1, before, after, is_served=is_served)
-    where = f"the last batch of segment {before.segment_id} ends at offset {before.end_offset}"
-    if before.end_offset < before.start_offset:
-        where = f"segment {before.segment_id} has 0 bytes and starts at {before.start_offset}"
+    is_empty = before.end_offset < before.start_offset
+    below = f"{before.segment_id} (0 bytes)" if is_empty else before.segment_id
     return Refusal(
         reason=RefusalReason.GAP,
-        detail=f"{where}, segment {after.segment_id} starts at {after.start_offset};"
-        f" {found.hole}: a hole, or a missing segment",
+        detail=f"{found.hole}: a hole, or a missing segment, between segments {below} and"
+        f" {after.segment_id}",
         remedy=_HOLE_OR_MISSING.format(
             name=facts.key,
             end=found.hole.end_offset,

@@ -70,7 +70,7 @@ URGENCY: Final = tuple(STYLES)
 
 _URGENT: Final = frozenset((FAILED, UNKNOWN, REFUSED, FENCED, LOST_RACE))
 
-STEP: Final = re.compile(r"(?<=\.) (?=[1-9]\. [A-Z])")
+STEP: Final = re.compile(r"(?<=[.)]) (?=[1-9]\. [A-Z])")
 """What separates the steps of a remedy: `… . 1. Look. 2. Run again.`"""
 
 SENTENCE_COLUMNS: Final = 28

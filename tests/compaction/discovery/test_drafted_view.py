@@ -174,8 +174,8 @@ def test_without_a_row_a_gap_is_refused_and_both_sides_are_named() -> None:
     found = refusal(None, upload(0, 10), upload(12, 20))
     assert found.reason is RefusalReason.GAP
     assert found.detail == (
-        f"the last batch of segment {segment_id('0-10')} ends at offset 10, segment"
-        f" {segment_id('12-20')} starts at 12; offset 11: a hole, or a missing segment"
+        "offset 11: a hole, or a missing segment, between segments"
+        f" {segment_id('0-10')} and {segment_id('12-20')}"
     )
 
 

@@ -147,8 +147,8 @@ def test_without_consent_an_emptied_segment_is_refused_by_name() -> None:
     found = decided(None, emptied(0), upload(9, 12), is_declared=False)
     assert isinstance(found, Refusal)
     assert found.detail == (
-        f"segment {segment_id('0-')} has 0 bytes and starts at 0, segment {segment_id('9-12')}"
-        " starts at 9; offsets 0 to 8: a hole, or a missing segment"
+        "offsets 0 to 8: a hole, or a missing segment, between segments"
+        f" {segment_id('0-')} (0 bytes) and {segment_id('9-12')}"
     )
 
 

@@ -84,10 +84,10 @@ def state_of(tier: Path) -> Any:
 def test_a_compacted_topic_is_refused_with_both_explanations(tier: Path) -> None:
     for verb in ("plan", "compact", "status", "verify"):
         text = reason(ran(verb, tier))
-        assert "ends at offset 6316, segment DUVBz6HHSQihggRnrPCBqw starts at 6318" in text
-        assert "offset 6317: a hole, or a missing segment" in text
+        assert "offset 6317: a hole, or a missing segment, between segments" in text
+        assert "and DUVBz6HHSQihggRnrPCBqw" in text
         assert "__remote_log_metadata" in text
-        assert "run again with --holes-are-holes ct-0." in text
+        assert "run again with --holes-are-holes ct-0," in text
 
 
 def test_consent_is_recorded_and_not_asked_for_again(tier: Path) -> None:
@@ -131,7 +131,7 @@ def test_a_missing_segment_is_refused_and_both_ways_out_work(tier: Path, tmp_pat
     low = objects_at(tier, lambda start: start >= 6318)
     moved(low, tmp_path / "low")
     text = reason(ran("plan", tier))
-    assert "starts at 18948; offsets " in text
+    assert "to 18947: a hole, or a missing segment" in text
     assert "bring the missing segment back" in text
     assert "move the segments below offset 18948 out of the tier" in text
     bring_back()
@@ -181,7 +181,7 @@ def test_the_manifest_corrects_an_end_that_an_older_row_has_from_the_last_batch(
 
 def test_segments_of_0_bytes_are_taken_with_consent(tmp_path: Path) -> None:
     tier = unpacked(EMPTIED, tmp_path / "tier")
-    assert "mzINMVd5QayXI7OTj6U4WA has 0 bytes and starts at 0" in reason(ran("plan", tier))
+    assert "mzINMVd5QayXI7OTj6U4WA (0 bytes)" in reason(ran("plan", tier))
     holes = ("--holes-are-holes", "ct-0")
     assert outcome(ran("compact", tier, *holes, *DETACHED)) == "compacted"
     assert all(segment.size_bytes for segment in state_of(tier).segments)

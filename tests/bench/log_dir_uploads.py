@@ -1,6 +1,6 @@
 """Uploads a log directory into a bucket of versitygw, and the same files by a plain copy, in turn.
 
-    python -m tests.bench.uploads --gigabytes 10
+    python -m tests.bench.log_dir_uploads --gigabytes 10
 
 The copy is boto3's, file after file, in parts of 8 MiB on ten threads each: its defaults. It checks
 nothing, while `upload` reads each segment first, and compares its checksums. The gateway shares the
