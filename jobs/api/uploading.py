@@ -8,12 +8,11 @@ from typing import Unpack
 from tierfold.compaction.commits.clocks import WritingVerb
 from tierfold.jobs.api.failures import checked
 from tierfold.jobs.api.keywords import UploadKeywords, takes
-from tierfold.jobs.api.opening import layout_of, opened, settings_of
+from tierfold.jobs.api.opening import opened
 from tierfold.jobs.reports.upload_report import UploadResult
 from tierfold.jobs.verbs import upload as upload_verb
 from tierfold.jobs.verbs.upload_survey import survey_uploads
 from tierfold.storage.log_dirs.log_directory import LogDirectory
-from tierfold.storage.tiers.locations import location_of
 from tierfold.storage.tiers.new_tier import begin_tier, is_empty_place
 
 
@@ -29,16 +28,21 @@ def upload(
     >>> tierfold.upload("/var/lib/kafka/data", "s3://bucket/archive", topics=["orders"])
     """
     is_dry_run = given.get("dry_run", False)
-    directory = LogDirectory(Path(log_dir))
-    directory.check()
-    settings = settings_of(given)
-    place = location_of(str(tier), of="tier")
-    is_new = is_empty_place(place, settings.store)
-    if is_new and not is_dry_run:
-        begin_tier(place, settings.store, layout_of(given).over(settings.layout).options())
+    directory = _checked_directory(log_dir)
     tools = opened(tier, given, writing=WritingVerb.UPLOAD)
+    store = tools.context.tier.store
+    is_new = is_empty_place(store)
+    if is_new and not is_dry_run:
+        begin_tier(store, tools.context.layout_options)
     verb = (tools.context, tools.settings, directory, tools.scope)
     found = (survey_uploads if is_dry_run else upload_verb.upload)(*verb, is_new=is_new)
     about = tools.about(run_id="" if is_dry_run else tools.context.run)
     result = UploadResult(partitions=tuple(found), log_dir=str(log_dir), **about)
     return checked(result, given)
+
+
+def _checked_directory(log_dir: str | Path) -> LogDirectory:
+    """Return the log directory; raises as `LogDirectory.check`."""
+    directory = LogDirectory(Path(log_dir))
+    directory.check()
+    return directory
