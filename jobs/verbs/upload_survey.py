@@ -38,10 +38,8 @@ class UploadFacts:
 
         It moves behind what would expire at once (KIP-1241).
         """
-        row, start = self.view.state, self.plan.log_start_offset
-        if row is None or start is None or self.plan.uploads:
-            return False
-        return start > row.log_start_offset
+        has_skipped = self.plan.log_start_offset is not None
+        return has_skipped and self.view.state is not None and not self.plan.uploads
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
