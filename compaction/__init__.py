@@ -4,7 +4,7 @@
     brokers        what brokers have: the records of their metadata, and what they make of them
     publishing     what to send next to the brokers that serve a partition
     discovery      which segments exist: listings, leader epochs, overlaps, the partition's view
-    uploading      which segments of a broker's log directory are uploaded
+    uploading      which segments of a broker's log directory are uploaded, and which may go
     planning       what should be done: regions, eligibility, groups, the plan, its explanation
     cleaning       which records stay: offset map, transactions, tombstones, counts
     skipping       which segments a round need not read: Bloom filters, key indexes

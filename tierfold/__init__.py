@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tierfold.jobs.api.reporting import report
     from tierfold.jobs.api.segment import read_segment
     from tierfold.jobs.api.topic_settings import config
-    from tierfold.jobs.api.uploading import upload
+    from tierfold.jobs.api.uploading import local_retention, upload
     from tierfold.jobs.api.verifying import verify
     from tierfold.jobs.context.byte_progress import Progress
 
@@ -52,6 +52,7 @@ __all__ = [
     "forget",
     "history",
     "init",
+    "local_retention",
     "plan",
     "read",
     "read_segment",
@@ -77,7 +78,7 @@ _MODULES = {
     "tierfold.jobs.api.reporting": "report",
     "tierfold.jobs.api.segment": "read_segment",
     "tierfold.jobs.api.topic_settings": "config",
-    "tierfold.jobs.api.uploading": "upload",
+    "tierfold.jobs.api.uploading": "local_retention upload",
     "tierfold.jobs.api.verifying": "verify",
     "tierfold.jobs.context.byte_progress": "Progress",
 }

@@ -21,7 +21,7 @@ from tierfold.compaction.commits.commit import (
 from tierfold.compaction.commits.receipts import GroupReceipt, GroupResult
 from tierfold.compaction.commits.seen_by_readers import notes_for_readers
 from tierfold.compaction.commits.spared import spared_after
-from tierfold.compaction.model.strategies import latest_strategy, strategy_name
+from tierfold.compaction.model.strategies import BY_OFFSET, latest_strategy, strategy_name
 
 
 def proposal_of(
@@ -63,6 +63,8 @@ def proposal_of(
         updates.append(AdvanceCleanerOffset(epoch=work.state.epoch, offset=offset))
     # A partial round compares no keys, so its strategy decides nothing.
     if not work.compact.is_partial and latest_strategy(work.state) != strategy:
+        if work.state.cleaner_offset is not None and not work.state.strategies:
+            updates.append(NoteStrategy(name=BY_OFFSET))  # Its earlier rounds noted none.
         updates.append(NoteStrategy(name=strategy))
     return proposed(
         work.state,

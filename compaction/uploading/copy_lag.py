@@ -27,6 +27,7 @@ class UploadReason(StrEnum):
     NO_LAG = "no copy lag is set"
     OLD = "remote.copy.lag.ms has passed"
     BEHIND = "remote.copy.lag.bytes of log are behind it"
+    BELOW_LOG_START = "it lies below the tier's log start"
     IN_TIER = "the tier has its offsets"
     EXPIRED = "it would expire at once"
     LAGGING = "it waits for its copy lag"
@@ -111,9 +112,7 @@ def lag_reasons(
 ) -> Iterator[tuple[LocalSegment, UploadReason]]:
     """Why each rolled segment would be uploaded or wait, by settings alone."""
     lag = copy_lag_of(rules)
-    behind_bytes = sum(one.size_bytes for one in log.rolled) + log.active_bytes
-    for segment in log.rolled:
-        behind_bytes -= segment.size_bytes
+    for segment, behind_bytes in log.with_bytes_behind():
         reason = lag.reason(segment, behind_bytes, now_ms)
         if reason.is_upload and is_expired(rules, segment, behind_bytes, now_ms):
             reason = UploadReason.EXPIRED

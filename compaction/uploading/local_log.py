@@ -6,6 +6,7 @@ offset).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionKey
@@ -52,10 +53,15 @@ class LocalLog:
         """The first offset of the first segment."""
         return self.rolled[0].start_offset if self.rolled else self.active_start_offset
 
-    @property
-    def first_offset(self) -> int:
-        """Where consumers begin."""
-        return self.start_offset if self.log_start_offset is None else self.log_start_offset
+    def with_bytes_behind(self) -> Iterator[tuple[LocalSegment, int]]:
+        """Each rolled segment, with the bytes of log behind it, those of the active one included.
+
+        Retention and the copy lag by size compare these (`UnifiedLog`, `RemoteLogManager`).
+        """
+        behind_bytes = sum(one.size_bytes for one in self.rolled) + self.active_bytes
+        for segment in self.rolled:
+            behind_bytes -= segment.size_bytes
+            yield segment, behind_bytes
 
     @property
     def is_tiered(self) -> bool:

@@ -40,19 +40,21 @@ class UploadPlan:
 
     @property
     def log_start_offset(self) -> int | None:
-        """Where the log begins behind what is skipped; None: nothing is."""
+        """Where the log begins, behind what is skipped; None: nothing is."""
         skipped = [one for one in self.decisions if one.reason is UploadReason.EXPIRED]
         return skipped[-1].segment.end_offset + 1 if skipped else None
 
 
 def upload_plan(
-    log: LocalLog, rules: Rules, now_ms: int, *, tier_end: int | None = None
+    log: LocalLog, rules: Rules, now_ms: int, *, tier_end: int | None = None, log_start: int = 0
 ) -> UploadPlan:
-    """Decide for each rolled segment; `tier_end`: the last offset that the tier has of the log.
+    """Decide for each rolled segment.
 
+    `tier_end`: the last offset that the tier has of the log. `log_start`: where the log begins
+    there; what lies below has expired, and the tier may have nothing else.
     What would expire at once is skipped only where the tier has nothing: it would leave a gap.
     """
-    found = _reasons(log, rules, now_ms, -1 if tier_end is None else tier_end)
+    found = _reasons(log, rules, now_ms, -1 if tier_end is None else tier_end, log_start)
     return UploadPlan(
         decisions=tuple(UploadDecision(segment=one, reason=reason) for one, reason in found)
     )
@@ -77,13 +79,15 @@ def late_upload(
 
 
 def _reasons(
-    log: LocalLog, rules: Rules, now_ms: int, tier_end: int
+    log: LocalLog, rules: Rules, now_ms: int, tier_end: int, log_start: int
 ) -> Iterator[tuple[LocalSegment, UploadReason]]:
     bound = min(log.recovery_point, log.high_watermark, log.last_stable_offset)
     is_waiting, may_skip = False, tier_end < 0
     for segment, by_lag in lag_reasons(log, rules, now_ms):
         reason = by_lag
-        if segment.end_offset <= tier_end:
+        if segment.end_offset < log_start:
+            reason = UploadReason.BELOW_LOG_START
+        elif segment.end_offset <= tier_end:
             reason = UploadReason.IN_TIER
         elif is_waiting:
             reason = UploadReason.BEHIND_ANOTHER
@@ -92,5 +96,5 @@ def _reasons(
         elif by_lag is UploadReason.EXPIRED and not may_skip:
             reason = UploadReason.OLD
         is_waiting = is_waiting or reason.is_wait
-        may_skip = may_skip and reason is UploadReason.EXPIRED
+        may_skip = may_skip and reason in {UploadReason.BELOW_LOG_START, UploadReason.EXPIRED}
         yield segment, reason

@@ -16,7 +16,7 @@ _ONE_WRITER = (
 
 def refused_upload(log: LocalLog, view: PartitionView) -> Refusal | None:
     """The refusal of a partition of a log directory; None: its log continues the tier's."""
-    return _refused_tiered(log, view) or _refused_lineage(log, view) or _refused_gap(log, view)
+    return _refused_tiered(log, view) or refused_lineage(log, view) or _refused_gap(log, view)
 
 
 def _refused_tiered(log: LocalLog, view: PartitionView) -> Refusal | None:
@@ -33,7 +33,7 @@ def _refused_tiered(log: LocalLog, view: PartitionView) -> Refusal | None:
     return Refusal(reason=RefusalReason.TIERED, detail=detail, remedy=_ONE_WRITER)
 
 
-def _refused_lineage(log: LocalLog, view: PartitionView) -> Refusal | None:
+def refused_lineage(log: LocalLog, view: PartitionView) -> Refusal | None:
     """The refusal of another history: an unclean election cut off one of the two logs."""
     if not view.lineage or not view.segments or not log.lineage:
         return None

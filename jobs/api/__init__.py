@@ -6,7 +6,7 @@
     approving         plan files: `plan(out=…)`, `compact(plan=…)`
     beginning         `init`
     rebuilding        `rebuild`
-    uploading         `upload`
+    uploading         `upload`, `local_retention`
     reporting         `report`: one page for people
     frames            `read`, `register`: a tier in Spark
     segment           `read_segment`

@@ -146,8 +146,10 @@ def opened(
         publishing=publishing,
     )
     context = carrying_out(context, scope.approval)
-    # With a cluster, the advice is on what the look at it shows.
-    remarks = remarks_on_tier(settings, context, scope if has_advice and not cluster else None)
+    if writing is WritingVerb.UPLOAD:  # Its topics are those of a log directory.
+        remarks = Remarks(notes=settings.notes)
+    else:  # With a cluster, the advice is on what the look at it shows.
+        remarks = remarks_on_tier(settings, context, scope if has_advice and not cluster else None)
     if cluster is not None:
         remarks = replace(remarks, notes=(*remarks.notes, *cluster.notes))
     remarks.log()

@@ -4,7 +4,7 @@
     change_commands       `restore`, `forget`, `vacuum`
     init_command          `init`
     report_command        `report`
-    upload_command        `upload`
+    upload_command        `upload`, `local-retention`
     options               the options that verbs share
     tier_argument         TIER, from the command line, the environment or the settings file
     table_options         what is printed of a table of partitions

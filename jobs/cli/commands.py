@@ -57,7 +57,7 @@ from tierfold.jobs.cli.table_options import (
     segments_option,
     table_options,
 )
-from tierfold.jobs.cli.upload_command import upload_verb
+from tierfold.jobs.cli.upload_command import local_retention_verb, upload_verb
 from tierfold.jobs.cli.usage_errors import OWN_PROCESS, Verbs, trace
 from tierfold.jobs.context.stopping import Stopped, stoppable
 from tierfold.jobs.spark.stderr_filter import chatter_hidden
@@ -346,7 +346,7 @@ def config_verb(topic: str, output: Output, **given: Any) -> None:
 
 for verb in (
     *(init_verb, restore_verb, forget_verb, vacuum_verb),
-    *(rebuild_verb, report_verb, upload_verb),
+    *(rebuild_verb, report_verb, upload_verb, local_retention_verb),
 ):
     tierfold.add_command(verb)
 

@@ -1,4 +1,4 @@
-"""The verb `upload`: a broker's log directory becomes a tier."""
+"""The verbs on a broker's log directory: `upload`, `local-retention`."""
 
 from __future__ import annotations
 
@@ -46,3 +46,28 @@ def upload_verb(output: Output, **given: Any) -> None:
     from tierfold.jobs.api.uploading import upload
 
     finish(output, upload(progress=output.progress, **given))
+
+
+@click.command("local-retention", cls=Verb)
+@click.argument("log_dir", metavar="LOGDIR")
+@tier_options
+@table_options("partition", "rolled", "bytes", "may-go", "frees")
+@clock_options
+def local_retention_verb(output: Output, **given: Any) -> None:
+    """Say which segments of a broker's log directory may go under local retention.
+
+    LOGDIR is as of `upload`. It only reports: nothing of LOGDIR or TIER is changed.
+
+    A rolled segment may go once local.retention.ms has passed since its newest record, or once
+    local.retention.bytes of log are behind it; both are by default the topic's whole retention. It
+    must be in the tier, and each segment waits for those below it. With the policy compact alone it
+    also stays until it is compacted there, unless local.retention.waits.for.compaction=false.
+
+    \b
+    Examples:
+      tierfold local-retention /var/lib/kafka/data /mnt/archive --config tierfold.toml
+      tierfold local-retention /mnt/snapshot /mnt/archive --set local.retention.ms=3600000 --json
+    """
+    from tierfold.jobs.api.uploading import local_retention
+
+    finish(output, local_retention(progress=output.progress, **given))

@@ -20,6 +20,7 @@
     change_report    the results of `restore` and `forget`
     rebuild_report   the result of `rebuild`
     upload_report    the result of `upload`
+    local_retention_report  the result of `local-retention`
     refusals_report  why partitions are refused, each reason once
     publishing_lines  what brokers were sent, or are to be sent
     holders_report   the runs that had partitions of this one, in one sentence each

@@ -34,9 +34,8 @@ FROM_USER: Final = frozenset(
 _BROKERS_ONLY: Final = "producer.id.expiration.ms"
 _ALSO_SHOWN: Final = (
     *("remote.storage.enable", "remote.log.copy.disable", "remote.log.delete.on.disable"),
-    *("local.retention.ms", "local.retention.bytes", "message.timestamp.type"),
-    *("compression.type", "compression.gzip.level", "compression.lz4.level"),
-    *("compression.zstd.level", "max.message.bytes"),
+    *("message.timestamp.type", "max.message.bytes", "compression.type"),
+    *("compression.gzip.level", "compression.lz4.level", "compression.zstd.level"),
 )
 """A tiered topic's settings that brokers alone use: what is compacted stays compressed, and has
 timestamps, as it was."""

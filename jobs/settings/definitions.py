@@ -191,6 +191,14 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         doc="How much of a log brokers keep on their disks. -1: all. -2: as retention.bytes.",
     ),
     Setting(
+        name="local.retention.waits.for.compaction",
+        kind=TRUE_OR_FALSE,
+        broker_names=("local.retention.waits.for.compaction",),
+        source=TIERFOLD,
+        doc="For local-retention. true: with the policy compact alone, a segment stays on brokers' "
+        "disks until it is compacted in the tier. false: local retention alone decides.",
+    ),
+    Setting(
         name="remote.copy.lag.ms",
         kind=whole_number(-1, LONG_MAX, "milliseconds"),
         broker_names=("log.remote.copy.lag.ms",),

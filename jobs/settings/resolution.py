@@ -28,7 +28,13 @@ from typing import Any, Final
 from tierfold.compaction.brokers.cluster_configs import Configs
 from tierfold.compaction.model.bindings import Detached, TierBinding, Undeclared, binding_of
 from tierfold.compaction.model.errors import BadSettings
-from tierfold.compaction.model.rules import LONG_MAX, Rules, setting_violations
+from tierfold.compaction.model.rules import (
+    LONG_MAX,
+    Rules,
+    SettingViolation,
+    setting_violations,
+)
+from tierfold.compaction.uploading.copy_lag import lag_violations
 from tierfold.jobs.settings.cluster_layer import (
     NO_CLUSTER_SAYS,
     ClusterLayers,
@@ -170,8 +176,16 @@ class Settings:
         layer = self._layer_of(topic)
         rules = replace(_rules(layer), retention_written=self._retention_written(topic))
         if rules.is_compacted:
-            _refuse_violations(layer, f"topic {topic}")
+            _refuse(setting_violations(rules), layer, f"topic {topic}")
         return rules
+
+    def check_local(self, topic: str) -> None:
+        """Refuse conflicts of settings that only verbs on a log directory follow.
+
+        Raises `BadSettings`.
+        """
+        layer = self._layer_of(topic)
+        _refuse(lag_violations(_rules(layer)), layer, f"topic {topic}")
 
     def rules_by_topic(self, topics: Iterable[str]) -> dict[str, Rules]:
         """Return the checked effective settings of many topics; raises as `rules_for`."""
@@ -195,8 +209,9 @@ class Settings:
             layers.append((topics, self._layer_of(table.pattern)))
         has_policy = any(_POLICY in layer for _, layer in layers)
         for topics, layer in layers:
-            if _rules(layer).is_compacted or not has_policy:
-                _refuse_violations(layer, topics)
+            rules = _rules(layer)
+            if rules.is_compacted or not has_policy:
+                _refuse(setting_violations(rules), layer, topics)
 
     def _retention_written(self, topic: str) -> frozenset[str]:
         """Which fields of its retention the user writes for the topic, or for topics like it."""
@@ -289,8 +304,9 @@ def _effective(layer: Layer) -> list[EffectiveSetting]:
     ]
 
 
-def _refuse_violations(layer: Layer, topics: str) -> None:
-    for violation in setting_violations(_rules(layer)):
+def _refuse(violations: Iterable[SettingViolation], layer: Layer, topics: str) -> None:
+    """Raise BadSettings for the first violation, with the source of both values."""
+    for violation in violations:
         clauses = {one.setting.field: one.clause for one in _effective(layer)}
         raise BadSettings(
             f"{clauses[violation.first]} {violation.says} {clauses[violation.second]}",

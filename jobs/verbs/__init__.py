@@ -24,7 +24,9 @@
     forget           `forget`
     rebuild          `rebuild`
     upload           `upload`
-    upload_survey    what it would do: a log directory beside the tier
+    upload_survey    what it would do
+    local_retention  `local-retention`
+    logs_beside_tier  the partitions of a log directory, each beside what the tier has of it
     vacuum           `vacuum`
     vacuum_sends     what `vacuum` sends to brokers before and after it deletes
     vacuum_survey    what `vacuum` may delete of each partition

@@ -128,6 +128,10 @@ def _uploaded(
     rows: list[PartitionState] = []
     for one in claimed:
         done = written[one.key]
+        if one.facts.moves_log_start:  # The claim has moved it.
+            epoch = held.by_key[one.key].row.epoch
+            ended[one.key] = replace(one.planned, outcome=UPLOADED, epoch=epoch)
+            continue
         if not done.segments and not done.error:
             ended[one.key] = replace(one.planned, outcome=LEFT, reason=done.note, bytes_out=0)
             continue
@@ -154,7 +158,9 @@ def _row_before(facts: UploadFacts, key: PartitionKey) -> PartitionState:
     if view.state is None and view.segments:
         return state_with_new(view)
     row = never_claimed(key) if view.state is None else view.state
-    start = facts.plan.uploads[0].start_offset
+    skipped = facts.plan.log_start_offset
+    start = facts.plan.uploads[0].start_offset if skipped is None else skipped
+    start = max(start, row.log_start_offset)
     begun = tuple(epoch for epoch in facts.log.lineage if epoch.start_offset < start)
     return replace(row, log_start_offset=start, lineage=begun)
 

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 
-from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason
-from tierfold.compaction.model.errors import TierfoldError
-from tierfold.compaction.model.rules import Rules
-from tierfold.compaction.model.segments import PartitionKey
-from tierfold.compaction.uploading.copy_lag import UploadReason, lag_violations
+from tierfold.compaction.discovery.view import PartitionView
+from tierfold.compaction.uploading.copy_lag import UploadReason
 from tierfold.compaction.uploading.local_log import LocalLog
 from tierfold.compaction.uploading.upload_plan import UploadPlan, late_upload, upload_plan
 from tierfold.compaction.uploading.upload_refusals import refused_upload
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope
-from tierfold.jobs.pipeline.known_partition import KnownPartition, refusal_of
 from tierfold.jobs.pipeline.partition_report import (
     NOTHING_TO_DO,
     PLANNED,
     PartitionReport,
     Reporting,
 )
-from tierfold.jobs.pipeline.survey import READERS, inspected, known_among
-from tierfold.jobs.settings.cluster_settings import rules_of
 from tierfold.jobs.settings.resolution import Settings
+from tierfold.jobs.verbs.logs_beside_tier import LogBesideTier, RefusedLog, logs_beside_tier
 from tierfold.jobs.verbs.row_change import refused
-from tierfold.storage.log_dirs.log_directory import LogCheckpoints, LogDirectory
+from tierfold.storage.log_dirs.log_directory import LogDirectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +31,15 @@ class UploadFacts:
     log: LocalLog
     view: PartitionView
     plan: UploadPlan
+
+    @property
+    def moves_log_start(self) -> bool:
+        """Whether nothing is uploaded, and the log start of an empty row moves on.
+
+        It moves behind what would expire at once (KIP-1241).
+        """
+        has_skipped = self.plan.log_start_offset is not None
+        return has_skipped and self.view.state is not None and not self.plan.uploads
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,68 +63,51 @@ def survey_uploads(
 ) -> list[PartitionUpload]:
     """Decide for each partition of the directory in scope; in order of topic and number.
 
-    `is_new`: there is no tier yet. Raises BadSettings if there is no such directory or a topic's
-    settings conflict, and UnreadableObject or CorruptLog if the directory or the catalog cannot be
-    read.
+    `is_new` and errors as of `logs_beside_tier`.
     """
-    with context.progress.survey():
-        keys = scope.chosen(directory.partitions())
-        checkpoints = directory.checkpoints()
-        everywhere = {*keys, *(() if is_new else context.tier.partitions())}
-        known = known_among(context, sorted(everywhere), keys, context.catalog.look(keys))
-        rules, wrong = rules_of(settings, [key.topic for key in keys])
-
-        def surveyed(one: KnownPartition) -> PartitionUpload:
-            if one.key.topic in wrong:
-                return _refused(one.key, refusal_of(wrong[one.key.topic], one.key.topic))
-            return surveyed_upload(context, directory, checkpoints, one, rules[one.key.topic])
-
-        with ThreadPoolExecutor(READERS) as pool:
-            return list(context.progress.inspected(pool.map(surveyed, known)))
+    return [
+        PartitionUpload(report=refused(*one))
+        if isinstance(one, RefusedLog)
+        else _surveyed(one, context.now_ms)
+        for one in logs_beside_tier(context, settings, directory, scope, is_new=is_new)
+    ]
 
 
-def surveyed_upload(
-    context: RunContext,
-    directory: LogDirectory,
-    checkpoints: LogCheckpoints,
-    known: KnownPartition,
-    rules: Rules,
-) -> PartitionUpload:
-    """Decide for one partition; raises nothing."""
-    if (refusal := _refused_settings(rules)) is not None:
-        return _refused(known.key, refusal)
-    try:
-        log = directory.log(known.key, checkpoints)
-    except TierfoldError as error:
-        return _refused(known.key, refusal_of(error, str(known.key)))
-    view = inspected(context, known)
-    if isinstance(view, Refusal):
-        return _refused(known.key, view)
+def _surveyed(beside: LogBesideTier, now_ms: int) -> PartitionUpload:
+    log, view, rules, state = beside.log, beside.view, beside.rules, beside.known.state
     if (refusal := refused_upload(log, view)) is not None:
-        return _refused(known.key, refusal)
+        return PartitionUpload(report=refused(beside.key, refusal))
     # What no row names yet is uploaded again, which writes nothing, and then adopted as it is.
-    adopted = view.segments if view.state is None else view.state.segments
+    adopted = view.segments if state is None else state.segments
     tier_end = adopted[-1].end_offset if adopted else None
-    plan = upload_plan(log, rules, context.now_ms, tier_end=tier_end)
+    log_start = 0 if state is None else state.log_start_offset
+    plan = upload_plan(log, rules, now_ms, tier_end=tier_end, log_start=log_start)
     facts = UploadFacts(log=log, view=view, plan=plan)
-    since_ms = 0 if known.state is None else context.now_ms - known.state.committed_at_ms
+    since_ms = 0 if state is None else now_ms - state.committed_at_ms
     late = late_upload(log, rules, since_ms, tier_end=tier_end)
-    report = replace(_planned(known, facts), notes=(late,) if late else ())
-    return PartitionUpload(report=report, facts=facts)
+    return PartitionUpload(report=_planned(facts, [late]), facts=facts)
 
 
-def _planned(known: KnownPartition, facts: UploadFacts) -> PartitionReport:
-    log, uploads = facts.log, facts.plan.uploads
+def _planned(facts: UploadFacts, notes: Iterable[str]) -> PartitionReport:
+    log, uploads, row = facts.log, facts.plan.uploads, facts.view.state
+    is_due = bool(uploads) or facts.moves_log_start
+    moved = (
+        f"the log begins at offset {facts.plan.log_start_offset} from now on: what lies below would"
+        " expire at once"
+        if facts.moves_log_start
+        else ""
+    )
     return PartitionReport(
-        key=known.key,
-        outcome=PLANNED if uploads else NOTHING_TO_DO,
-        reason="" if uploads else why_nothing(facts.plan),
-        epoch=0 if known.state is None else known.state.epoch,
+        key=log.key,
+        outcome=PLANNED if is_due else NOTHING_TO_DO,
+        reason="" if is_due else why_nothing(facts.plan),
+        epoch=0 if row is None else row.epoch,
         next_offset=uploads[-1].end_offset + 1 if uploads else None,
         segments_in=len(log.rolled),
         bytes_in=sum(one.size_bytes for one in log.rolled),
         segments_out=len(uploads),
         bytes_out=sum(one.size_bytes for one in uploads),
+        notes=tuple(filter(None, (moved, *notes))),
     )
 
 
@@ -133,20 +120,6 @@ def why_nothing(plan: UploadPlan) -> str:
         return f"from offset {waits[0].segment.start_offset} on, {waits[0].reason}"
     if plan.decisions[-1].reason is UploadReason.EXPIRED:
         return "what is not in the tier would expire at once"
+    if plan.decisions[-1].reason is UploadReason.BELOW_LOG_START:
+        return "all rolled segments lie below the tier's log start"
     return "the tier has all rolled segments"
-
-
-def _refused_settings(rules: Rules) -> Refusal | None:
-    found = next(lag_violations(rules), None)
-    if found is None:
-        return None
-    first, second = (name.replace("_", ".") for name in (found.first, found.second))
-    return Refusal(
-        reason=RefusalReason.BAD_SETTINGS,
-        detail=f"{first} {found.says} {second}",
-        remedy=found.remedy,
-    )
-
-
-def _refused(key: PartitionKey, refusal: Refusal) -> PartitionUpload:
-    return PartitionUpload(report=refused(key, refusal))

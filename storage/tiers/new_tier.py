@@ -10,30 +10,22 @@ from pathlib import Path
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.storage.tiers.layout_options import Layout, LayoutOptions
 from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER
-from tierfold.storage.tiers.locations import Location, open_store
+from tierfold.storage.tiers.object_store import ObjectStore
 from tierfold.storage.tiers.remote_tier import CATALOG_FOLDER
-from tierfold.storage.tiers.store_options import StoreOptions
 
 
-def is_empty_place(place: Location, options: StoreOptions) -> bool:
-    """Whether nothing is there, so that a tier may begin; raises UnreadableObject.
-
-    A folder must exist: a file system that is not mounted must not look like an empty tier.
-    """
-    store = open_store(place, options)
-    if store.keeps_empty_folders and not Path(store.uri(TIER_FOLDER)).parent.is_dir():
-        return False
+def is_empty_place(store: ObjectStore) -> bool:
+    """Whether nothing is there, so that a tier may begin; raises UnreadableObject."""
     return not any(True for _ in store.list_folders("")) and not any(
         True for _ in store.list("")
     )
 
 
-def begin_tier(place: Location, options: StoreOptions, layout: LayoutOptions) -> None:
-    """Make an empty folder a tier, without a layout in that of LocalTieredStorage.
+def begin_tier(store: ObjectStore, layout: LayoutOptions) -> None:
+    """Make an empty folder a tier.
 
     A bucket has no empty folders: there the first claim begins it. Raises UnreadableObject.
     """
-    store = open_store(place, options)
     if not store.keeps_empty_folders:
         return
     is_aiven = layout.layout is Layout.AIVEN

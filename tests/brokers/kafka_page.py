@@ -1,4 +1,4 @@
-"""docs/kafka.md as somebody follows it: its commands, settings files and outputs, by heading.
+"""Pages as somebody follows them: their commands, settings files and outputs, by heading.
 
     night = Operator(kafka, tmp_path, "orders-7")      # the page's orders
     (command,) = commands_of("A lost catalog")
@@ -22,10 +22,12 @@ from tests.brokers.cluster import KafkaCluster
 from tests.jobs.commands import CLOCK, ROOT, Ran, tierfold
 
 PAGE: Final = ROOT / "docs" / "kafka.md"
+PAGES: Final = (PAGE, ROOT / "docs" / "migration.md")
+"""Pages whose commands are carried out; no two of their blocks stand below the same heading."""
 PROMPT: Final = "$ "
 SERVER, TIER, TOPIC = "broker-1:9092", "/mnt/tier", "orders"
 SETTINGS, PROPERTIES = "tierfold.toml", "client.properties"
-"""What the page calls them."""
+"""What the pages call them."""
 
 _HOUR_MS: Final = 3_600_000
 _FENCE: Final = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
@@ -39,7 +41,7 @@ _DIFFERS: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """A fenced block of the page: the heading that it stands below, its language, its text."""
+    """A fenced block of a page: the heading that it stands below, its language, its text."""
 
     heading: str
     language: str
@@ -47,13 +49,14 @@ class Block:
 
 
 def blocks() -> Iterator[Block]:
-    """All blocks, in the order of the page."""
-    page, heading, at = PAGE.read_text(encoding="utf-8"), "", 0
-    for fence in _FENCE.finditer(page):
-        for found in _HEADING.finditer(page, at, fence.start()):
-            heading = found[1]
-        at = fence.end()
-        yield Block(heading=heading, language=fence[2], text=textwrap.dedent(fence[3]))
+    """All blocks, in the order of their page."""
+    for text in (page.read_text(encoding="utf-8") for page in PAGES):
+        heading, at = "", 0
+        for fence in _FENCE.finditer(text):
+            for found in _HEADING.finditer(text, at, fence.start()):
+                heading = found[1]
+            at = fence.end()
+            yield Block(heading=heading, language=fence[2], text=textwrap.dedent(fence[3]))
 
 
 def commands_of(heading: str) -> list[str]:
@@ -93,7 +96,7 @@ def rights() -> list[str]:
 
 def _below(heading: str) -> list[Block]:
     found = [block for block in blocks() if block.heading == heading]
-    assert found, f"{PAGE.name} has no block below {heading}"
+    assert found, f"no page has a block below {heading}"
     return found
 
 

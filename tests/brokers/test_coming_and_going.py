@@ -10,7 +10,6 @@ from typing import Final
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import NewTopic
 
 from tests.brokers.altered_settings import alter
 from tests.brokers.cluster import KafkaCluster
@@ -34,35 +33,6 @@ def ends(night: Night, commands: Sequence[str]) -> None:
     night.hours += 25
     night.runs(vacuum)
     assert "being deleted" not in night.runs(status)
-
-
-def test_a_topic_that_brokers_compact_becomes_a_tiered_one(
-    own_kafka: KafkaCluster, tmp_path: Path
-) -> None:
-    config = {
-        "cleanup.policy": "compact",
-        "segment.ms": "60000",
-        "message.timestamp.before.max.ms": str(2**63 - 1),
-        "min.cleanable.dirty.ratio": "0.0",
-        "file.delete.delay.ms": "20",
-    }
-    asked = NewTopic("sales-by-brokers", 1, config=config, replica_assignment=[[1]])
-    admin = own_kafka.admin()
-    admin.create_topics([asked])[asked.topic].result(CALL_S)
-    topic = Topic(own_kafka, asked.topic)
-    for number in range(4):
-        topic.append([(b"a", b"%d" % number), (b"b", b"%d" % number), (b"c-%d" % number, b"1")])
-    own_kafka.wait(lambda: len(topic.read()) < 12, "the brokers' own compaction")
-    night = Night(own_kafka, tmp_path, topic)
-    before = night.newest()
-    (command,) = commands_of("A topic that brokers compact becomes a tiered one")
-    night.types(command)
-    alter(own_kafka, topic.name, {"local.retention.ms": "1"})  # An hour would be long for a test.
-    topic.wait_until_tiered()
-    assert night.newest() == before
-    night.compact("--set", "tail.margin.segments=0")
-    night.is_well()
-    assert night.newest() == before
 
 
 def test_one_topic_is_taken_out(own_kafka: KafkaCluster, tmp_path: Path) -> None:

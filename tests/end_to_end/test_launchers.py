@@ -32,6 +32,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], str, int]]] = {
     "forget": (("TIER", PARTITION), "there is nothing to forget", 0),
     "vacuum": (("TIER",), "nothing is due", 0),
     "upload": (("LOGDIR", "TIER"), "No partitions", 0),
+    "local-retention": (("LOGDIR", "TIER"), "No partitions", 0),
     "dump": (("SEGMENT",), '"baseOffset": 0', 0),
     "init": (("TIER", "-o", "-"), "[topics.", 0),
     "config": (("orders",), "settings of orders", 0),
@@ -59,7 +60,7 @@ def found(
         "SEGMENT": str(next(SAMPLE.glob("kafka-tiered-storage/*/00000000000000000000-*.log"))),
     }
     command_lines = [
-        [f"jobs/{verb}_job.py", *(places.get(word, word) for word in words)]
+        [f"jobs/{verb.replace('-', '_')}_job.py", *(places.get(word, word) for word in words)]
         for verb, (words, _, _) in VERBS.items()
     ]
     commands, results = folder / "commands.json", folder / "results.json"

@@ -101,3 +101,13 @@ class WrittenLogDir:
         for suffix in ("log", "index", "timeindex"):
             self.file(key, start, suffix).write_bytes(b"")
         self.file(key, start, "snapshot").write_bytes(write_producer_snapshot(producers))
+
+
+def seen(folder: Path) -> dict[str, tuple[int, int, int, bytes]]:
+    """All that a broker could notice of its files, apart from the times of reading them."""
+    files = [one for one in folder.rglob("*") if one.is_file()]
+    stats = {one: one.stat() for one in files}
+    return {
+        str(one): (s.st_ino, s.st_mtime_ns, s.st_ctime_ns, one.read_bytes() if s.st_size else b"")
+        for one, s in stats.items()
+    }

@@ -1,4 +1,4 @@
-"""Each command, program and settings file that docs/kafka.md shows is carried out on a broker.
+"""Each command, program and settings file of docs/kafka.md and docs/migration.md is carried out.
 
 Tests ask `tests.brokers.kafka_page` for what stands below a heading, and unpack all of it: a new
 command below a heading that a test has fails there, one below a new heading fails here.

@@ -137,8 +137,17 @@ def test_a_partial_round_compares_nothing_and_so_notes_no_strategy() -> None:
         noted[reason] = [update for update in updates if isinstance(update, NoteStrategy)]
     assert noted == {
         CompactReason.HORIZON_PASSED: [],
-        CompactReason.DIRTY: [NoteStrategy(name="timestamp")],
+        # Its earlier rounds were by offset: keys cannot be compared with the originals by time.
+        CompactReason.DIRTY: [NoteStrategy(name="offset"), NoteStrategy(name="timestamp")],
     }
+
+
+def test_the_first_round_notes_its_own_strategy_alone() -> None:
+    by_time = replace(a_plan().rules, compaction_strategy=CompactionStrategy.TIMESTAMP)
+    work = a_round(a_plan(rules=by_time), a_claim())
+    updates = proposal_of(work, unchanged(work), "commit", AT_MS, {}).updates
+    noted = [update for update in updates if isinstance(update, NoteStrategy)]
+    assert noted == [NoteStrategy(name="timestamp")]
 
 
 def test_a_strategy_that_the_row_names_is_not_noted_again() -> None:

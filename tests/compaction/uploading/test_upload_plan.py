@@ -93,6 +93,15 @@ def test_nothing_is_skipped_above_what_the_tier_has() -> None:
     assert plan.log_start_offset is None
 
 
+def test_what_lies_below_the_log_start_of_an_empty_row_does_not_come_back() -> None:
+    assert starts(upload_plan(LOG, RULES, NOW_MS, log_start=20)) == [20, 30]
+    assert starts(upload_plan(LOG, RULES, NOW_MS, log_start=19)) == [10, 20, 30]
+    rules = Rules(cleanup_policy=frozenset({"delete"}), retention_ms=750)
+    plan = upload_plan(LOG, rules, NOW_MS, log_start=20)
+    assert reasons(plan)[:2] == [UploadReason.BELOW_LOG_START] * 2
+    assert (reasons(plan)[2], plan.log_start_offset) == (UploadReason.EXPIRED, 30)
+
+
 def test_an_old_segment_above_a_young_one_is_not_skipped() -> None:
     rolled = (replace(LOG.rolled[0], max_timestamp_ms=NOW_MS), *LOG.rolled[1:])
     rules = Rules(cleanup_policy=frozenset({"delete"}), retention_ms=850)

@@ -77,8 +77,8 @@ def test_no_other_verb_takes_them() -> None:
         for name, verb in group.commands.items()
         if "only" in {option.name for option in verb.params}
     }
-    # `runs` has a table of runs (test_runs.py), `upload` one of a log directory (test_upload.py).
-    assert with_them == {*VERBS, "runs", "upload"}
+    # `runs` has a table of runs (test_runs.py), the last two one of a log directory.
+    assert with_them == {*VERBS, "runs", "upload", "local-retention"}
     tierfold("history", "tier", "orders-0", "-o", "csv").refuses("No such option")
 
 

@@ -13,6 +13,7 @@ from jsonschema import Draft202012Validator
 from tests.jobs import result_schema
 from tests.jobs.commands import ALWAYS, CLOCK, tierfold
 from tests.jobs.elections import histories
+from tests.jobs.log_dirs import WrittenLogDir
 from tests.jobs.tiers import key_of, updated_tier
 from tests.jobs.vacuum_tiers import DELETE, DETACHED, THEN_MS
 from tierfold.compaction.commits.history import Event
@@ -25,6 +26,8 @@ from tierfold.compaction.model.errors import (
     UnreadableObject,
 )
 from tierfold.compaction.planning.explanation import Region, SegmentAction
+from tierfold.compaction.uploading.copy_lag import UploadReason
+from tierfold.compaction.uploading.local_retention import LocalRetentionReason
 from tierfold.jobs.cli.commands import tierfold as group
 from tierfold.jobs.context.publishing_settings import Publishing
 from tierfold.jobs.reports.request_report import Spent
@@ -65,6 +68,8 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     found["runs"] = tierfold("runs", tier, "--json")
     found["run"] = tierfold("runs", tier, "--run", "2", "--json")
     found["config"] = tierfold("config", "orders", "--json")
+    logs = WrittenLogDir(tmp_path_factory.mktemp("logs") / "data").filled(key_of("orders"), 1)
+    found["local retention"] = tierfold("local-retention", logs.path, tier, "--json")
     found["refused settings"] = tierfold("status", tier / "none", "--json")
     return {name: ran.document for name, ran in found.items()}
 
@@ -181,6 +186,8 @@ def test_every_field_is_described_once() -> None:
         ("plan", "publishing", {*Publishing}),
         ("compact", "publishing", {*Publishing}),
         ("rebuild", "publishing", {*Publishing}),
+        ("local_segment", "decision", {*UploadReason}),
+        ("kept_segment", "decision", {*LocalRetentionReason}),
     ],
 )
 def test_the_words_of_a_field_are_those_of_the_code(

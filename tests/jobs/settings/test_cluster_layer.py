@@ -69,6 +69,17 @@ def test_what_the_user_writes_for_the_topic_prevails_and_for_brokers_only_over_t
     assert text == ("9" if is_for_topic or source in OF_BROKERS else "7")
 
 
+def test_each_setting_of_brokers_is_shown_once() -> None:
+    values = {"local_retention_ms": "5", "segment_bytes": "7", "max_message_bytes": "9"}
+    settings = resolve(()).of_cluster({"orders": configs(ConfigSource.TOPIC, **values)}, {})
+    shown = [(one.name, one.use) for one in beside_cluster(settings, "orders")]
+    assert shown == [
+        ("local.retention.ms", ClusterUse.FOLLOWED),
+        ("segment.bytes", ClusterUse.FOLLOWED),
+        ("max.message.bytes", ClusterUse.BROKERS),
+    ]
+
+
 def test_policy_strategy_and_retention_come_from_the_user_alone() -> None:
     said = configs(
         ConfigSource.TOPIC,

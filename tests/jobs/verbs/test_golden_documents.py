@@ -16,8 +16,9 @@ import pytest
 
 from tests.jobs.commands import ALWAYS, CLOCK, TIMES, Ran, tierfold
 from tests.jobs.elections import histories
+from tests.jobs.log_dirs import WrittenLogDir
 from tests.jobs.reports.screens import SCREENS, printed
-from tests.jobs.tiers import key_of, put_segment, put_updates, sample_copy
+from tests.jobs.tiers import key_of, made_tier, put_segment, put_updates, sample_copy
 from tests.jobs.vacuum_tiers import HOUR_MS, THEN_MS, incomplete_upload, parts, written
 from tests.storage.live_segments import data, marker
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
@@ -252,7 +253,24 @@ def second_opinion(folder: Path) -> Mapping[str, str]:
     return told.texts
 
 
-WITHOUT_SPARK: Final = (config, dump, many_partitions, election, printed)
+def log_directory(folder: Path) -> Mapping[str, str]:
+    """A broker's log directory beside its tier: three segments of five may go."""
+    told = Documents(made_tier(folder / "tier"))
+    logs = WrittenLogDir(folder / "data").filled(ORDERS, 3)
+    now = (CLOCK, str(THEN_MS))
+    assert tierfold("upload", logs.path, told.tier, *now).code == 0
+    assert tierfold("compact", told.tier, *ALWAYS, *now).code == 0
+    logs.roll_ten(ORDERS, 30)
+    assert tierfold("upload", logs.path, told.tier, *now).code == 0
+    logs.roll_ten(ORDERS, 40)
+    words = ("local-retention", logs.path, told.tier, *ALWAYS, *now)
+    told.see("local-retention", words)
+    ran = tierfold(*words, "--json")
+    told.keep("local-retention", ran, ran.document)
+    return told.texts
+
+
+WITHOUT_SPARK: Final = (config, dump, many_partitions, election, log_directory, printed)
 
 
 def is_as_recorded(found: Mapping[str, str]) -> bool:

@@ -9,7 +9,7 @@ import pytest
 
 import tierfold
 from tests.jobs.commands import tierfold as tierfold_command
-from tests.jobs.log_dirs import WrittenLogDir
+from tests.jobs.log_dirs import WrittenLogDir, seen
 from tests.jobs.tiers import flip_last_byte, key_of, made_tier, put_updates
 from tests.storage.live_segments import data
 from tierfold.compaction.model.errors import BadSettings, CorruptLog
@@ -52,16 +52,6 @@ def live(tier: Path) -> list[tuple[int, int]]:
     row = Catalog(str(tier / CATALOG_FOLDER)).read()[ORDERS]
     assert all(is_uploaded_id(one.segment_id) for one in row.segments)
     return [(one.start_offset, one.end_offset) for one in row.segments]
-
-
-def seen(folder: Path) -> dict[str, tuple[int, int, int, bytes]]:
-    """All that a broker could notice of its files, apart from the times of reading them."""
-    files = [one for one in folder.rglob("*") if one.is_file()]
-    stats = {one: one.stat() for one in files}
-    return {
-        str(one): (s.st_ino, s.st_mtime_ns, s.st_ctime_ns, one.read_bytes() if s.st_size else b"")
-        for one, s in stats.items()
-    }
 
 
 @pytest.mark.parametrize("layout", ["local", "aiven"])
@@ -109,6 +99,17 @@ def test_a_dry_run_changes_nothing(logs: WrittenLogDir, tier: Path) -> None:
     assert outcome(result) == ("planned", 3)
     assert "3 segments to upload: no copy lag is set" in str(result)
     assert list(tier.iterdir()) == []
+
+
+def test_a_table_of_the_settings_file_may_name_a_topic_that_no_tier_has_yet(
+    logs: WrittenLogDir, tier: Path
+) -> None:
+    config = tier.parent / "tierfold.toml"
+    config.write_text('[topics.orders]\n"cleanup.policy" = "compact"\n')
+    planned = tierfold.upload(logs.path, tier, config=config, dry_run=True)
+    assert (outcome(planned), planned.warnings) == (("planned", 3), ())
+    result = tierfold.upload(logs.path, tier, config=config)
+    assert (outcome(result), result.warnings) == (("uploaded", 3), ())
 
 
 def test_it_is_compacted_and_read_like_any_tier(logs: WrittenLogDir, tier: Path) -> None:
@@ -272,9 +273,56 @@ def test_a_rolled_segment_waits_for_its_copy_lag(logs: WrittenLogDir, tier: Path
     assert outcome(result) == ("uploaded", 2)
     wrong = {**lag, "remote.copy.lag.ms": "1001"}
     (found,) = tierfold.upload(logs.path, tier, settings=wrong).partitions
-    assert "remote.copy.lag.ms is above local.retention.ms" in found.reason
+    assert "remote.copy.lag.ms = 1001 (--set remote.copy.lag.ms) is above" in found.reason
+    assert [part.code for part in found.refusals] == ["bad_settings"]
     raised = {**wrong, "local.retention.ms": "1001"}
     assert outcome(tierfold.upload(logs.path, tier, settings=raised)) == ("uploaded", 1)
+
+
+def test_the_log_start_of_an_empty_row_moves_behind_what_would_expire_at_once(
+    tmp_path: Path, tier: Path
+) -> None:
+    logs = WrittenLogDir(tmp_path / "data").filled(ORDERS, 2)
+    deletes = {"cleanup.policy": "delete", "retention.ms": "1000", "remote.copy.lag.ms": "-1"}
+
+    def expiring(*, dry_run: bool = False) -> UploadResult:
+        return tierfold.upload(logs.path, tier, settings=deletes, dry_run=dry_run)
+
+    def starts_at() -> int:
+        return Catalog(str(tier / CATALOG_FOLDER)).read()[ORDERS].log_start_offset
+
+    # Without a row there is nothing to move.
+    assert outcome(expiring()) == ("nothing_to_do", 0)
+    tierfold.upload(logs.path, tier)
+    tierfold.vacuum(tier, settings={**deletes, "tier.binding": "detached"})
+    assert (live(tier), starts_at()) == ([], 20)
+    logs.roll_ten(ORDERS, 20)
+    planned = expiring(dry_run=True)
+    assert (outcome(planned), starts_at()) == (("planned", 0), 20)
+    assert "the log begins at offset 30 from now on" in str(planned)
+    assert outcome(expiring()) == ("uploaded", 0)
+    assert (live(tier), starts_at()) == ([], 30)
+    assert outcome(expiring()) == ("nothing_to_do", 0)
+    logs.roll_ten(ORDERS, 30)
+    assert outcome(tierfold.upload(logs.path, tier)) == ("uploaded", 1)
+    assert (live(tier), starts_at()) == ([(30, 39)], 30)
+
+
+def test_a_segment_that_begins_below_the_log_start_does_not_move_it_back(
+    logs: WrittenLogDir, tier: Path, tmp_path: Path
+) -> None:
+    tierfold.upload(logs.path, tier)
+    deletes = {"cleanup.policy": "delete", "retention.ms": "1000", "tier.binding": "detached"}
+    tierfold.vacuum(tier, settings=deletes)
+    merged = WrittenLogDir(tmp_path / "merged")  # As a broker's cleaner does it.
+    merged.begin(ORDERS)
+    merged.roll(ORDERS, [data(3, (b"a", b"1")), data(32, (b"b", b"2"))], 39)
+    assert outcome(tierfold.upload(merged.path, tier)) == ("uploaded", 1)
+    (row,) = tierfold.status(tier).to_dict()["partitions"]
+    assert (row["log_start_offset"], row["next_offset"]) == (30, 40)
+    compacted = tierfold.compact(tier, settings=COMPACTED, engine="local")
+    assert compacted.partitions[0].outcome == "compacted"
+    assert tierfold.verify(tier, engine="local").outcome == "sound"
 
 
 @pytest.mark.parametrize("name", ["partition.metadata", "leader-epoch-checkpoint"])

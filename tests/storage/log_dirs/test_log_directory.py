@@ -41,7 +41,7 @@ def test_what_it_has_of_a_partition(logs: WrittenLogDir) -> None:
     assert log.lineage == EPOCHS
     bounds = (log.recovery_point, log.high_watermark, log.last_stable_offset)
     assert bounds == (20, 20, 20)
-    assert (log.log_start_offset, log.first_offset, log.start_offset) == (5, 5, 0)
+    assert (log.log_start_offset, log.start_offset) == (5, 0)
 
 
 def test_folders_that_are_no_partitions_are_left_out(logs: WrittenLogDir) -> None:
