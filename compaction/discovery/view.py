@@ -190,6 +190,8 @@ class PartitionView:
     """What brokers have of it; None: none were asked."""
     stored: tuple[ListedSegment, ...] = ()
     """The listing, if some object has not the store's usual storage class; else empty."""
+    local_bytes: int = 0
+    """Bytes of a broker's log that are not in the tier yet; 0: none, or no log directory tells."""
 
     @property
     def next_offset(self) -> int:

@@ -4,6 +4,9 @@ Bytes are counted as Kafka's `LogToClean` counts them. The segment that holds th
 counts twice, as clean and as cleanable, because `UnifiedLog.logSegments(from, to)` starts with the
 segment that holds `from`. No segment is opened: the catalog's metadata suffices.
 
+The total is that of the whole log: what the tier has, and what only a broker has so far, if a log
+directory tells (KIP-1272: cleanable / (local + remote)).
+
 The catalog also stores a row's sums (`live_bytes`, `clean_bytes`, `dirty_bytes`), for its readers.
 They are not used here: what is cleanable depends on the time, on open transactions and on segments
 uploaded since that commit.
@@ -33,10 +36,12 @@ from tierfold.compaction.planning.regions import Regions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirtyRatio:
-    """Cleanable bytes divided by clean and cleanable bytes; never a float."""
+    """Cleanable bytes divided by all bytes of the log; never a float."""
 
     clean_bytes: int
     cleanable_bytes: int
+    local_bytes: int = 0
+    """Bytes of a broker's log that are not in the tier yet; 0: none, or no log directory tells."""
     must_clean_bytes: int = 0
     """The part of `cleanable_bytes` in segments that have waited too long (KIP-354)."""
     delay_ms: int = 0
@@ -45,7 +50,7 @@ class DirtyRatio:
     @property
     def total_bytes(self) -> int:
         """The ratio's denominator."""
-        return self.clean_bytes + self.cleanable_bytes
+        return self.clean_bytes + self.cleanable_bytes + self.local_bytes
 
     @property
     def must_clean(self) -> bool:
@@ -72,12 +77,23 @@ class DirtyRatio:
         per_mille = self.cleanable_bytes * 1000 // self.total_bytes if self.total_bytes else 0
         return f"{per_mille // 10}.{per_mille % 10} %"
 
+    @property
+    def total(self) -> str:
+        """For display: the total, and its two parts if it has two."""
+        if not self.local_bytes:
+            return f"{spaced(self.total_bytes)} bytes"
+        remote_bytes = self.clean_bytes + self.cleanable_bytes
+        return (
+            f"{spaced(self.total_bytes)} bytes ({spaced(remote_bytes)} in the tier,"
+            f" {spaced(self.local_bytes)} only on the broker)"
+        )
+
     def compared_with(self, threshold: Fraction) -> str:
         """The comparison of `exceeds` with its numbers, a clause."""
         which = "more than" if self.exceeds(threshold) else "not more than"
         return (
-            f"{spaced(self.cleanable_bytes)} of {spaced(self.total_bytes)} bytes are dirty"
-            f" ({self.percent}), {which} min.cleanable.dirty.ratio ({float(threshold * 100):g} %)"
+            f"{spaced(self.cleanable_bytes)} of {self.total} are dirty ({self.percent}), {which}"
+            f" min.cleanable.dirty.ratio ({float(threshold * 100):g} %)"
         )
 
 
@@ -99,6 +115,7 @@ def dirty_ratio(view: PartitionView, regions: Regions, rules: Rules, now_ms: int
     return DirtyRatio(
         clean_bytes=sum(clean),
         cleanable_bytes=sum(segment.size_bytes for segment in cleanable),
+        local_bytes=view.local_bytes,
         must_clean_bytes=sum(overdue),
         delay_ms=max(delay_ms, 0),
     )

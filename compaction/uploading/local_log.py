@@ -6,8 +6,9 @@ offset).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionKey
 
@@ -72,3 +73,14 @@ class LocalLog:
         """
         noted = self.log_start_offset
         return noted is not None and noted <= self.start_offset
+
+
+def bytes_from(sizes: Mapping[int, int], offset: int) -> int:
+    """Bytes of the segments that may have offsets from `offset` on, the active one included.
+
+    `sizes`: bytes of each `.log`, by its first offset. A segment that begins below counts whole, as
+    it is uploaded whole.
+    """
+    starts = sorted(sizes)
+    older = {start for start, following in pairwise(starts) if following <= offset}
+    return sum(size_bytes for start, size_bytes in sizes.items() if start not in older)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -88,6 +89,27 @@ def test_the_ratio_must_be_strictly_greater(
 ) -> None:
     ratio = DirtyRatio(clean_bytes=clean, cleanable_bytes=cleanable)
     assert ratio.exceeds(threshold) is exceeds
+
+
+@pytest.mark.parametrize(("local", "exceeds"), [(0, True), (39, True), (40, False)])
+def test_what_only_a_broker_has_counts_in_the_total(*, local: int, exceeds: bool) -> None:
+    """KIP-1272: cleanable / (local + remote)."""
+    chain = (*a_chain(100, size_bytes=30), *a_chain(100, start_offset=100, size_bytes=70))
+    view = replace(a_view(chain, cleaner_offsets=cleaned_to(100)), local_bytes=local)
+    regions = regions_of(view, None, Rules(), NOW_MS)
+    assert isinstance(regions, Regions)
+    ratio = dirty_ratio(view, regions, Rules(), NOW_MS)
+    assert (ratio.clean_bytes, ratio.cleanable_bytes, ratio.local_bytes) == (30, 70, local)
+    assert ratio.exceeds(Fraction(1, 2)) is exceeds
+    assert ratio.precedence[1] == Fraction(70, 100 + local)
+
+
+def test_the_comparison_shows_both_parts_of_the_total() -> None:
+    ratio = DirtyRatio(clean_bytes=30, cleanable_bytes=70, local_bytes=100)
+    assert ratio.compared_with(Fraction(1, 2)) == (
+        "70 of 200 bytes (100 in the tier, 100 only on the broker) are dirty (35.0 %), not more"
+        " than min.cleanable.dirty.ratio (50 %)"
+    )
 
 
 def test_the_must_clean_bytes_are_part_of_the_cleanable_ones() -> None:
