@@ -21,7 +21,7 @@ from airflow.sdk.exceptions import AirflowException
 import tierfold.jobs
 from tierfold.compaction.model.errors import BadSettings, TierfoldError
 from tierfold.jobs.airflow_tasks.submit_hook import SubmitHook
-from tierfold.jobs.api.opening import as_texts
+from tierfold.jobs.api.setting_texts import as_texts
 from tierfold.jobs.context.documents import read_document, write_document
 from tierfold.storage.private_folders import scratch_parent
 
@@ -30,6 +30,7 @@ _OPTIONS: Final = {
     "partitions": "--partition",
     "settings": "--set",
     "encryption_keys": "--encryption-key",
+    "log_dirs": "--log-dir",
     "now_ms": "--now",
     "local_max_bytes": "--local-max",
     "max_duration_ms": "--max-duration",

@@ -12,6 +12,7 @@
     segment           `read_segment`
     table_functions   `tierfold_status` and `tierfold_plan` of SQL
     keywords          the keyword arguments that they share
+    setting_texts     settings that are given as values, as texts
     opening           resolves the keyword arguments: settings, tier, scope, engine
     cluster_remarks   remarks that only a look at the cluster can show
     topic_settings    the settings of one topic, for `config`

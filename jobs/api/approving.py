@@ -14,7 +14,7 @@ from typing import Any, Final
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.planning.approval import Approved
-from tierfold.jobs.api.opening import as_texts
+from tierfold.jobs.api.setting_texts import as_texts
 from tierfold.jobs.context.documents import write_document
 from tierfold.jobs.context.plan_files import plan_document, read_plan
 from tierfold.jobs.context.run_context import RunContext

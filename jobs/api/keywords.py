@@ -169,7 +169,15 @@ class PublishKeywords(SendKeywords, total=False):
     start to the end will begin again. The catalog records it. Default: False."""
 
 
-class PlanKeywords(ReplayKeywords, PublishKeywords, total=False):
+class LogDirKeywords(TypedDict, total=False):
+    """Where brokers have logs of their own."""
+
+    log_dirs: Sequence[str | Path] | str | Path
+    """Log directories of brokers, or one, as `log.dirs` names them: a segment that a machine has
+    there with the same bytes is not downloaded. Default: none."""
+
+
+class PlanKeywords(ReplayKeywords, PublishKeywords, LogDirKeywords, total=False):
     """The keywords of `plan`."""
 
 
@@ -226,7 +234,7 @@ class CompactKeywords(
 
 
 class VerifyKeywords(
-    ScopeKeywords, ClusterKeywords, EngineKeywords, MetricsKeywords, total=False
+    ScopeKeywords, ClusterKeywords, LogDirKeywords, EngineKeywords, MetricsKeywords, total=False
 ):
     """The keywords of `verify`."""
 

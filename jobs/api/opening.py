@@ -17,7 +17,9 @@ from tierfold.compaction.model.errors import BadSettings
 from tierfold.compaction.planning.chunks import Budget
 from tierfold.jobs.api.cluster_remarks import remarks_beside
 from tierfold.jobs.api.keywords import CONFIG_VARIABLE, LOCAL_MAX_BYTES
+from tierfold.jobs.api.setting_texts import as_texts
 from tierfold.jobs.context.byte_progress import unheard
+from tierfold.jobs.context.log_dirs import log_dirs_of
 from tierfold.jobs.context.partition_lists import partitions_from, partitions_in
 from tierfold.jobs.context.publishing_settings import PublishingSettings
 from tierfold.jobs.context.run_clocks import RunClocks
@@ -32,12 +34,18 @@ from tierfold.jobs.settings.cluster_table import cluster_of
 from tierfold.jobs.settings.given_layout import OPTIONS, GivenLayout
 from tierfold.jobs.settings.owner_labels import OwnerLabels
 from tierfold.jobs.settings.publishing import publishing_of
-from tierfold.jobs.settings.remarks import Remarks, on_unknown_classes, remarks_on_tier
+from tierfold.jobs.settings.remarks import (
+    Remarks,
+    on_missing_log_dirs,
+    on_unknown_classes,
+    remarks_on_tier,
+)
 from tierfold.jobs.settings.resolution import Settings, resolve
 from tierfold.jobs.verbs.approved_plans import carrying_out
 from tierfold.storage.brokers.client_settings import ClientSettings
 from tierfold.storage.clock import elapsed_s, now_ms
 from tierfold.storage.tiers.locations import location_of
+from tierfold.storage.tiers.near_reads import NearReads
 from tierfold.storage.tiers.store_clocks import store_now_ms
 from tierfold.storage.tiers.tier_uris import catalog_place
 
@@ -47,7 +55,6 @@ _LAYOUT_KEYWORDS: Final = {
     "rsm.config": "rsm_config",
 }
 """The keyword of each option of the layout that has one value."""
-
 
 _OF_A_TIER: Final = {
     "catalog": "--catalog",
@@ -70,6 +77,7 @@ class About(TypedDict):
     warnings: tuple[str, ...]
     notes: tuple[str, ...]
     spent: Spent | None
+    near: NearReads | None
     started_at_ms: int
     finished_at_ms: int
     duration_ms: int
@@ -100,8 +108,9 @@ class Opened:
             tier=self.context.tier_uri,
             run_id=run_id,
             warnings=(*self.remarks.warnings, *doubts, *more),
-            notes=(*self.remarks.notes, *beside.notes),
+            notes=(*self.remarks.notes, *beside.notes, *on_missing_log_dirs(self.context)),
             spent=spent_in(self.context),
+            near=self.context.near_reads.sum if self.context.log_dirs else None,
             started_at_ms=self.context.begun_ms,
             finished_at_ms=now_ms(),
             duration_ms=round(1000 * (elapsed_s() - self.began_s)),
@@ -144,6 +153,7 @@ def opened(
         batch_bytes_max=lambda topic: settings.rules_for(topic).decompressed_batch_max_bytes or 0,
         cluster=None if cluster is None else RunCluster(cluster, needs_settings),
         publishing=publishing,
+        log_dirs=log_dirs_of(given.get("log_dirs")),
     )
     context = carrying_out(context, scope.approval)
     if writing is WritingVerb.UPLOAD:  # Its topics are those of a log directory.
@@ -212,6 +222,7 @@ class AskedCluster:
             warnings=more,
             notes=self.cluster.settings.notes,
             spent=None,
+            near=None,
             started_at_ms=self.began_ms,
             finished_at_ms=now_ms(),
             duration_ms=round(1000 * (elapsed_s() - self.began_s)),
@@ -376,24 +387,3 @@ def _layout_words(given: Mapping[str, Any]) -> tuple[str, ...]:
         if value is not None
         for word in (f"--{name.replace('_', '-')}", str(value))
     )
-
-
-def as_texts(values: Mapping[str, object] | Sequence[str]) -> list[str]:
-    """Return pairs as texts `NAME=VALUE`, as the command line takes them; also of one text."""
-    if isinstance(values, str):
-        return [values]
-    if not isinstance(values, Mapping):
-        return [*values]
-    return [f"{name}={_text(value)}" for name, value in values.items()]
-
-
-def _text(value: object) -> str:
-    match value:
-        case bool():
-            return str(value).lower()
-        case str() | Path() | int() | float():
-            return str(value)
-        case Sequence():
-            return ",".join(map(str, value))
-        case _:
-            return repr(value)

@@ -5,6 +5,7 @@
     init_command          `init`
     report_command        `report`
     upload_command        `upload`, `local-retention`
+    log_dir_options       `--log-dir`
     options               the options that verbs share
     tier_argument         TIER, from the command line, the environment or the settings file
     table_options         what is printed of a table of partitions

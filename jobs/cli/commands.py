@@ -28,6 +28,7 @@ from tierfold.jobs.cli.exit_codes import (
     replace_unprintable,
 )
 from tierfold.jobs.cli.init_command import init_verb
+from tierfold.jobs.cli.log_dir_options import log_dir_option, verified_log_dir_option
 from tierfold.jobs.cli.options import (
     budget_options,
     catalog_options,
@@ -87,6 +88,7 @@ def tierfold() -> None:
 @cluster_options
 @publish_options
 @replay_options
+@log_dir_option
 @click.option(
     "--estimate",
     is_flag=True,
@@ -134,6 +136,7 @@ def plan_verb(
 @cluster_options
 @publish_options
 @replay_options
+@log_dir_option
 @budget_options
 @if_held_option
 @engine_options
@@ -161,6 +164,7 @@ def compact_verb(output: Output, **given: Any) -> None:
       tierfold compact /mnt/tier --set cleanup.policy=compact --clock-is-right
       tierfold compact /mnt/tier --config tierfold.toml --metrics-file /var/lib/tierfold.prom
       tierfold compact /mnt/tier --plan plan.json
+      tierfold compact s3://bucket/tier --config tierfold.toml --log-dir /var/lib/kafka/data
     """
     from tierfold.jobs.api.changing import compact
 
@@ -222,6 +226,7 @@ def doctor_verb(output: Output, **given: Any) -> None:
 )
 @cluster_options
 @clock_options
+@verified_log_dir_option
 @engine_options
 @click.option(
     "--second-opinion",

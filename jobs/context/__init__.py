@@ -9,6 +9,7 @@
     tier_identity    where the tier stands, who serves it, and what that forbids
     run_clocks       compares the clocks before a run writes
     tier_opener      opens the tier and the key indexes in a worker
+    log_dirs         log directories of brokers, and what they have beyond a tier
     key_files        where the keys of an encrypted tier are
     scope            the partitions that a verb works on
     partition_lists  reads a list of partitions, such as a plan

@@ -36,6 +36,7 @@ from tierfold.storage.kafka.kafka_uuid import new_kafka_uuid
 from tierfold.storage.tiers.asked_classes import AskedClasses
 from tierfold.storage.tiers.layout_options import AS_FOUND, Layout, LayoutOptions
 from tierfold.storage.tiers.locations import Location, location_of, open_store
+from tierfold.storage.tiers.near_reads import NearReadCounter
 from tierfold.storage.tiers.remote_tier import RemoteTier
 from tierfold.storage.tiers.request_counts import RequestCounter, Requests
 from tierfold.storage.tiers.store_options import ENVIRONMENT, StoreOptions
@@ -77,6 +78,10 @@ class RunContext:
     """The storage classes of objects whose listing does not show them."""
     workers: RequestCounter = field(default_factory=RequestCounter, compare=False)
     """The requests of the run's other processes."""
+    log_dirs: tuple[str, ...] = ()
+    """Log directories of brokers, absolute; a machine that has one reads segments there."""
+    near_reads: NearReadCounter = field(default_factory=NearReadCounter, compare=False)
+    """What was read there in place of the tier, in all processes of the run."""
     seconds: StageSeconds = field(default_factory=StageSeconds, compare=False)
     """How long the run has spent in each stage."""
     stored: StoredBytes = field(default_factory=StoredBytes, compare=False)
@@ -183,6 +188,7 @@ class RunContext:
             tier=self.tier_opener(),
             catalog=place if self.uses_key_indexes else None,
             catalog_options=self.catalog_options.for_workers(place.scheme, os.environ),
+            log_dirs=self.log_dirs,
         )
 
 

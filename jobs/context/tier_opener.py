@@ -19,6 +19,8 @@ from tierfold.storage.tiers.tier_uris import open_tier
 
 if TYPE_CHECKING:
     from tierfold.storage.key_indexes.index_folder import KeyIndexes
+    from tierfold.storage.log_dirs.near_segments import NearSegments
+    from tierfold.storage.tiers.near_reads import NearReadCounter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +69,17 @@ class WorkerOpener:
     catalog: Location | None
     """The catalog, beside which the key indexes are; None: the run uses no key indexes."""
     catalog_options: StoreOptions
+    log_dirs: tuple[str, ...] = ()
+    """Absolute paths of log directories, which a machine may lack."""
+
+    def near_segments(self, counter: NearReadCounter) -> NearSegments | None:
+        """The segments in log directories of this machine; None: the run uses none."""
+        if not self.log_dirs:
+            return None
+        # Its kernels would slow the start of verbs that read no segment.
+        from tierfold.storage.log_dirs.near_segments import near_segments
+
+        return near_segments(self.log_dirs, counter)
 
     def key_indexes(self) -> KeyIndexes | None:
         """The key indexes; a folder that this machine lacks counts as empty."""

@@ -16,6 +16,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from tierfold.jobs.context.tier_opener import WorkerOpener
 from tierfold.jobs.engines.rows import Row, RowKind, Stage, Worker
+from tierfold.storage.tiers.near_reads import NearReadCounter, NearReads
 from tierfold.storage.tiers.request_counts import Requests
 
 _NAMES: Final = ("task", "partition_index", "segment_index", "bucket", "kind")
@@ -42,15 +43,18 @@ def in_worker(
     opener: WorkerOpener,
     bytes_done: Accumulator[int],
     requests: Accumulator[Requests],
+    near_reads: Accumulator[NearReads],
     given: Given,
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the stage for `mapInArrow`: batches of `ROW_SCHEMA` in and out.
 
-    `opener` opens the tier and the key indexes in the worker; `given` reads rows from the batches.
+    `opener` opens the tier, the key indexes and the log directories in the worker; `given` reads
+    rows from the batches.
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        tier = opener.tier()
+        read_near = NearReadCounter()
+        tier = opener.tier().with_near(opener.near_segments(read_near))
         before = tier.requests()
         worker = Worker(tier=tier, advance=bytes_done.add, key_indexes=opener.key_indexes())
         waiting: list[Row] = []
@@ -63,6 +67,7 @@ def in_worker(
                 waiting, waiting_bytes = [], 0
         yield as_batch(waiting)
         requests.add(tier.requests() - before)
+        near_reads.add(read_near.sum)
         _freeze_gc(type(stage).__name__)
 
     return run

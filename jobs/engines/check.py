@@ -28,6 +28,8 @@ class CheckStage(SegmentStage):
     def found(self, worker: Worker, _: Row, task: CheckOrder, /) -> Iterator[Found]:
         """Check the segment, and collect the latest values of its keys."""
         read = read_and_check(worker.tier, task, worker.proceed)
+        if read.checked.is_near and read.checked.corruptions:
+            read = read_and_check(worker.from_tier.tier, task, worker.proceed)
         yield RowKind.CHECKED, 0, pickled(read.checked)
         for kind, blocks in ((RowKind.LATEST_NOW, read.now), (RowKind.LATEST_BEFORE, read.before)):
             for bucket, latest in blocks:

@@ -44,8 +44,9 @@ def in_process(max_bytes: int) -> Engine:
         from tierfold.jobs.engines.local_executor import LocalExecutor
 
         check_local_max(input_bytes, max_bytes)
-        indexes = context.worker_opener().key_indexes()
-        return LocalExecutor(context.tier, context.progress, key_indexes=indexes)
+        opener = context.worker_opener()
+        tier = context.tier.with_near(opener.near_segments(context.near_reads))
+        return LocalExecutor(tier, context.progress, key_indexes=opener.key_indexes())
 
     return start
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from tierfold.compaction.cleaning.batch_outline import deserialize_outline
 from tierfold.compaction.cleaning.offset_map import SUPERSEDED, SUPERSEDING
 from tierfold.compaction.cleaning.rounds import GroupTask
+from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.segments import Segment
 from tierfold.jobs.engines.rows import Row, RowKind, Worker, failure, pickled, unpickled
 from tierfold.storage.clock import elapsed_s
@@ -94,9 +95,17 @@ def _rewritten(worker: Worker, order: Row, task: GroupTask, found: FoundRows) ->
             for row in found[place]
             if row.kind is RowKind.OUTLINE
         }
-        receipt = rewrite_group(
-            worker.tier, task, bits, outlines, worker.key_indexes, worker.proceed
-        )
+        try:
+            receipt = rewrite_group(
+                worker.tier, task, bits, outlines, worker.key_indexes, worker.proceed
+            )
+        except TierfoldError as error:
+            if not worker.is_near(error):
+                raise
+            tier = worker.from_tier.tier  # A file of a log directory changed meanwhile.
+            receipt = rewrite_group(
+                tier, task, bits, outlines, worker.key_indexes, worker.proceed
+            )
         payload = pickled(replace(receipt, task_ms=round(1000 * (elapsed_s() - began_s))))
     except Exception as error:  # noqa: BLE001 - it stops this partition alone, and is reported
         kind = RowKind.FAILED

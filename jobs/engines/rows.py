@@ -114,6 +114,15 @@ class Worker:
         """Raise if the task should end after a signal; stages call it often."""
         self.advance(0)
 
+    @property
+    def from_tier(self) -> Worker:
+        """The same, which reads nothing of log directories."""
+        return replace(self, tier=self.tier.with_near(None))
+
+    def is_near(self, error: TierfoldError) -> bool:
+        """Whether an error is about a file of a log directory: the tier may be sound."""
+        return self.tier.near is not None and self.tier.near.is_named_by(error)
+
 
 class Stage(Protocol):
     """The work of one task: rows in, rows out. It is pickled, so it holds values only."""
@@ -145,7 +154,7 @@ class SegmentStage(ABC):
             task = unpickled(row.payload)
             first = self.first_bucket_task[row.partition_index]
             try:
-                for kind, bucket, payload in self.found(worker, row, task):
+                for kind, bucket, payload in self._found(worker, row, task):
                     yield replace(
                         row, task=first + bucket, bucket=bucket, kind=kind, payload=payload
                     )
@@ -153,6 +162,17 @@ class SegmentStage(ABC):
                 reason = failure(error, worker.tier.log_name(task.key, task.segment))
                 yield replace(row, task=first, kind=RowKind.FAILED, payload=reason)
             worker.advance(task.segment.size_bytes)
+
+    def _found(self, worker: Worker, row: Row, task: Any) -> Iterable[Found]:  # noqa: ANN401
+        """As `found`; if a file of a log directory changes meanwhile, again from the tier."""
+        if worker.tier.near is None:
+            return self.found(worker, row, task)
+        try:
+            return [*self.found(worker, row, task)]
+        except TierfoldError as error:
+            if not worker.is_near(error):
+                raise
+            return self.found(worker.from_tier, row, task)
 
 
 def pickled(value: object) -> bytes:

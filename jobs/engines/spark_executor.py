@@ -81,7 +81,9 @@ class SparkExecutor(StageExecutor[DataFrame]):
 
     def _mapped(self, stage: Stage, sent: DataFrame, given: Given) -> DataFrame:
         opener, done = self._context.worker_opener(), self._progress
-        run = in_worker(stage, opener, done.bytes_done, done.requests, given)
+        run = in_worker(
+            stage, opener, done.bytes_done, done.requests, done.near_reads, given
+        )
         return sent.mapInArrow(run, ROW_SCHEMA)
 
     def persisted(self, rows: DataFrame) -> DataFrame:
@@ -100,11 +102,13 @@ class SparkExecutor(StageExecutor[DataFrame]):
 
     def collected(self, title: str, size_bytes: int, rows: DataFrame) -> list[Row]:
         """Collect the rows as Arrow batches, with a bar."""
-        before = self._progress.requests.value
+        done = self._progress
+        before, near_before = done.requests.value, done.near_reads.value
         try:
-            table: pa.Table = self._progress.watched(title, size_bytes, rows.toArrow)
+            table: pa.Table = done.watched(title, size_bytes, rows.toArrow)
         finally:
-            self._context.workers.add(**asdict(self._progress.requests.value - before))
+            self._context.workers.add(**asdict(done.requests.value - before))
+            self._context.near_reads.add(done.near_reads.value - near_before)
         return list(rows_of(table.to_batches()))
 
     def release(self) -> None:

@@ -152,9 +152,9 @@ class PartitionReport:
         del entry["superseded"], entry["held_by"], entry["estimate"], entry["task_ms"]
         for name in OF_BROKERS:
             del entry[name]
-        if self.outlook is None:
-            del entry["outlook"]
-        for name in ("early_deletion_usd", "retrieval_usd"):
+        if self.ratio is not None and not self.ratio.local_bytes:
+            del entry["ratio"]["local_bytes"]
+        for name in ("outlook", "early_deletion_usd", "retrieval_usd"):
             if not entry[name]:
                 del entry[name]
         if self.held_by is not None and self.held_by.run:

@@ -33,6 +33,7 @@ from tierfold.compaction.planning.partition_plan import (
 from tierfold.compaction.planning.plan import Rest, RestReason, rest_by_policy
 from tierfold.compaction.planning.storage_classes import refused_as_archived
 from tierfold.compaction.publishing.steps import Done
+from tierfold.jobs.context.log_dirs import local_bytes
 from tierfold.jobs.context.request_prices import class_prices
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import EVERYTHING, Scope, check_hole_patterns, named
@@ -267,6 +268,8 @@ def _surveyed(
     archived = known.refusal or refused_as_archived(known.listed, known.state)
     found = _rest(known, rules) or archived or inspected(context, known)
     if isinstance(found, PartitionView):
+        of_brokers = local_bytes(context.log_dirs, found.key, found.next_offset)
+        found = replace(found, local_bytes=of_brokers)
         if isinstance(noted, Consent):
             found = detached_view(found, noted)
         elif noted is not None:

@@ -248,7 +248,7 @@ def _sentences(found: Explained) -> list[str]:
     if ratio is not None:
         lines.append(
             f"Dirty ratio: {ratio.percent}, {spaced(ratio.cleanable_bytes)} of"
-            f" {spaced(ratio.total_bytes)} bytes."
+            f" {ratio.total}."
         )
     if regions is not None:
         lines += _about_regions(regions)

@@ -143,7 +143,7 @@ def _of_compacted(entries: _Entries, ended_s: float) -> Iterator[tuple[str, floa
 
 def _dirty_percent(entry: Mapping[str, Any]) -> float:
     ratio = entry.get("ratio") or {"clean_bytes": 0, "cleanable_bytes": 0}
-    total = ratio["clean_bytes"] + ratio["cleanable_bytes"]
+    total = ratio["clean_bytes"] + ratio["cleanable_bytes"] + ratio.get("local_bytes", 0)
     return 100 * ratio["cleanable_bytes"] / total if total else 0
 
 

@@ -145,6 +145,7 @@ class PlanResult(Result[PartitionReport]):
         if self.prices is not None:
             print_estimate(console, self.partitions, self.prices)
         print_holders(console, rows)
+        _print_local(console, self.partitions)
         _print_superseded(console, self.partitions)
         _print_fees(console, self.partitions)
         print_publishing(console, self.partitions, self.started_at_ms)
@@ -324,6 +325,19 @@ def _print_key_indexes(console: Console, done: Sequence[PartitionReport]) -> Non
         console.print(
             f"Key indexes of new segments take {decimal(index_bytes)},"
             f" {index_bytes / bytes_written:.1%} of what was written."
+        )
+
+
+def _print_local(console: Console, reports: Sequence[PartitionReport]) -> None:
+    """Print the two parts of the dirty ratios' totals, if log directories tell the second one."""
+    ratios = [report.ratio for report in reports if report.ratio and report.ratio.local_bytes]
+    if ratios:
+        local_bytes = sum(ratio.local_bytes for ratio in ratios)
+        remote_bytes = sum(ratio.total_bytes for ratio in ratios) - local_bytes
+        console.print(
+            f"Dirty ratios of {counted(len(ratios), 'partition')} are of {decimal(remote_bytes)} in"
+            f" the tier and {decimal(local_bytes)} that only brokers have.",
+            style="dim",
         )
 
 

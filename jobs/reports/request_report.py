@@ -8,9 +8,10 @@ from typing import Any, Final
 
 from rich.filesize import decimal
 
-from tierfold.compaction.model.wording import dollars, spaced
+from tierfold.compaction.model.wording import counted, dollars, spaced
 from tierfold.jobs.context.request_prices import cost_usd, read_on, retrieval_usd
 from tierfold.jobs.context.run_context import RunContext
+from tierfold.storage.tiers.near_reads import NearReads
 from tierfold.storage.tiers.request_counts import Requests
 
 _TB: Final = 10**12
@@ -55,6 +56,15 @@ class Spent:
 
     def _per_tb(self, compacted_bytes: int) -> Fraction | None:
         return self.cost_usd * _TB / compacted_bytes if compacted_bytes else None
+
+
+def near_sentence(near: NearReads) -> str:
+    """Return the line on what was read from log directories."""
+    return (
+        f"{decimal(near.read_bytes)} ({spaced(near.read_bytes)} bytes) were read from log"
+        f" directories and not from the tier, in {counted(near.reads, 'read')}; in a bucket, each"
+        " would have been a request."
+    )
 
 
 def spent_in(context: RunContext) -> Spent | None:

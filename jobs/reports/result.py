@@ -35,10 +35,11 @@ from tierfold.jobs.pipeline.partition_report import (
     UPLOADED,
     VACUUMED,
 )
-from tierfold.jobs.reports.request_report import Spent
+from tierfold.jobs.reports.request_report import Spent, near_sentence
 from tierfold.jobs.reports.screen import Screen
 from tierfold.jobs.reports.views import ALL, Columns, View, csv_of
 from tierfold.jobs.settings.owner_labels import NO_LABELS, OwnerLabels
+from tierfold.storage.tiers.near_reads import NearReads
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -124,6 +125,8 @@ class Result(ABC, Generic[_Partition]):
     """Settings that have no effect here."""
     spent: Spent | None = None
     """The requests to the object store and their price; None: the tier is a folder."""
+    near: NearReads | None = None
+    """What was read from log directories in place of the tier; None: none were named."""
     started_at_ms: int = 0
     """When the verb began, by the machine's clock, epoch milliseconds."""
     finished_at_ms: int = 0
@@ -212,6 +215,8 @@ class Result(ABC, Generic[_Partition]):
         document = about | self.details() | {"partitions": entries}
         if self.spent is not None:
             document["requests"] = self.spent.entry(self._compacted_bytes)
+        if self.near is not None:
+            document["log_dirs"] = asdict(self.near)
         return document
 
     def _labelled(self, topic: str) -> dict[str, Any]:
@@ -241,6 +246,8 @@ class Result(ABC, Generic[_Partition]):
             console.print(left_out)
         if self.duration_ms:
             console.print(f"Took {duration(self.duration_ms)}.{self._stored}", style="dim")
+        if self.near is not None and self.near.reads:
+            console.print(near_sentence(self.near), style="dim")
         if self.spent is not None:
             console.print(self.spent.sentence(self._compacted_bytes), style="dim")
 

@@ -28,7 +28,7 @@ from tierfold.jobs.reports.tables import NO_PARTITIONS, Column, of_markers, prin
 from tierfold.jobs.reports.views import ALL, Columns, View
 from tierfold.jobs.verbs.verified import Verified
 
-_NOT_LISTED: Final = frozenset({"key", "notes", "left", "refusal"})
+_NOT_LISTED: Final = frozenset({"key", "notes", "left", "refusal", "segments_near"})
 """Fields that an entry has under other names."""
 
 
@@ -43,6 +43,8 @@ class VerifyResult(Result[Verified]):
         """See `Result`."""
         names = (field.name for field in fields_of(partition) if field.name not in _NOT_LISTED)
         entry = fields(partition, *names)
+        if partition.segments_near:
+            entry["segments_near"] = partition.segments_near
         if partition.second_opinion is not None:
             entry["second_opinion"] = fields(partition.second_opinion, "keys", "differing", "late")
         return concluded(partition, partition.notes, partition.refusals) | entry
@@ -172,7 +174,10 @@ def _sound(partitions: Sequence[Verified]) -> str:
     seconds = [verified.second_opinion for verified in partitions if verified.second_opinion]
     if seconds:
         keys += f", {spaced(sum(second.keys for second in seconds))} by a second opinion"
+    near = ""
+    if count := summed("segments_near"):
+        near = f"; logs read from log directories, not from the tier: {spaced(count)}"
     return (
         f"verified: {counted(summed('segments'), 'segment')}, {spaced(summed('batches'))} batches,"
-        f" {spaced(summed('records'))} records{of_markers(summed('markers'))}{keys}"
+        f" {spaced(summed('records'))} records{of_markers(summed('markers'))}{keys}{near}"
     )

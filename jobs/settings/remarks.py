@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tierfold.compaction.model.rules import outlasting
+from tierfold.jobs.context.log_dirs import is_log_dir
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope, nearest
 from tierfold.jobs.settings.beside_cluster import overridden
@@ -88,6 +89,17 @@ def on_unknown_classes(context: RunContext) -> tuple[str, ...]:
         " objects get the store's default class, and no fee for early deletion is counted. If the"
         ' sources have another class, name it as "storage.class" in the table [store] of the'
         " settings file.",
+    )
+
+
+def on_missing_log_dirs(context: RunContext) -> tuple[str, ...]:
+    """Say which log directories of `--log-dir` are not here, if none was read elsewhere either."""
+    missing = [one for one in context.log_dirs if not is_log_dir(one)]
+    if not missing or context.near_reads.sum.reads:
+        return ()
+    return (
+        f"--log-dir: {', '.join(missing)}: no broker's log directory, or not readable, on this"
+        " machine, and no other one has read a segment there.",
     )
 
 

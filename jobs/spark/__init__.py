@@ -7,7 +7,7 @@
     worker_daemon     the parent process of Python workers
     unpacked_pyspark  imports PySpark with its bytecode in those processes
     private_sockets   folders for Unix sockets that no other user can enter
-    request_sum       adds up the requests of Spark's tasks
+    request_sum       adds up the requests of Spark's tasks, and what they read from log directories
     progress          the progress of Spark's tasks
     stderr_filter     hides useless lines on stderr
 """

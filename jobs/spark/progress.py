@@ -11,7 +11,8 @@ from pyspark import Accumulator, inheritable_thread_target
 from pyspark.sql import SparkSession
 
 from tierfold.jobs.context.byte_progress import ByteProgress, Listener
-from tierfold.jobs.spark.request_sum import RequestSum
+from tierfold.jobs.spark.request_sum import NearReadSum, RequestSum
+from tierfold.storage.tiers.near_reads import NearReads
 from tierfold.storage.tiers.request_counts import Requests
 
 _T = TypeVar("_T")
@@ -25,6 +26,7 @@ class SparkProgress:
         context = spark.sparkContext
         self.bytes_done: Accumulator[int] = context.accumulator(0)
         self.requests: Accumulator[Requests] = context.accumulator(Requests(), RequestSum())
+        self.near_reads: Accumulator[NearReads] = context.accumulator(NearReads(), NearReadSum())
         self._progress = ByteProgress(
             listener, bytes_done=lambda: self.bytes_done.value, cancel=self._cancel
         )

@@ -35,6 +35,8 @@ class Verified:
     keys_deleted: int = 0
     """Of the keys compared, those whose latest record in the originals is a tombstone."""
     index_entries: int = 0
+    segments_near: int = 0
+    """How many of all that were read, the originals included, were read from a log directory."""
     corruptions: tuple[str, ...] = ()
     """One sentence per corruption; empty: the partition is sound, left or refused."""
     notes: tuple[str, ...] = ()

@@ -273,6 +273,7 @@ def _verified(target: VerifyTarget, found: _Found) -> Verified:
         key=target.key,
         segments=len(live),
         bytes_read=sum(segment.bytes_read for segment in found.checked.values()),
+        segments_near=sum(segment.is_near for segment in found.checked.values()),
         keys_compared=compared.keys if compared else None,
         compared_by=target.strategy if compared else None,
         second_opinion=second if isinstance(second, SecondOpinion) else None,
@@ -351,6 +352,11 @@ def _notes(
             f"the indexes of {others} of {len(target.now.segments)} segments are correct, but not"
             " those that tierfold would build with"
             f" index.interval.bytes={target.index_interval_bytes}"
+        )
+    if any(segment.is_near for segment in found.checked.values()):
+        yield (
+            "read from log directories: their bytes are shown to be those that were uploaded, but"
+            " their .log objects in the tier were listed, not read"
         )
     if isinstance(comparison, str):
         yield f"not compared: {comparison}"

@@ -29,7 +29,7 @@ import errno
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -129,9 +129,27 @@ class LogDirectory:
                 cleaner_offsets=read_offset_checkpoint(self.path / CLEANER_OFFSETS),
             )
 
+    def topic_id(self, key: PartitionKey) -> str | None:
+        """The topic id in a partition's folder; None: there is none. Raises CorruptLog, OSError."""
+        return self._topic_id(str(key))
+
     def folder(self, key: PartitionKey) -> Path:
         """The folder of a partition."""
         return self.path / str(key)
+
+    def log_sizes(self, key: PartitionKey) -> dict[int, int]:
+        """Bytes of each `.log` of a partition, by its first offset; raises OSError.
+
+        What a broker deletes or replaces meanwhile is left out.
+        """
+        found = {}
+        with os.scandir(self.folder(key)) as entries:
+            for entry in entries:
+                name = _FILE.fullmatch(entry.name)
+                if name is not None and name[2] == "log":
+                    with suppress(FileNotFoundError):
+                        found[int(name[1])] = entry.stat().st_size
+        return found
 
     def log(self, key: PartitionKey, checkpoints: LogCheckpoints) -> LocalLog:
         """What it has of a partition; raises CorruptLog and UnreadableObject.

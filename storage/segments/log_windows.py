@@ -84,6 +84,8 @@ class StoredObject:
     """Where the object ends, as far as is known."""
     where: str
     """The object's name, for errors; positions in it count from `start` on."""
+    is_near: bool = False
+    """Whether a file of this machine is read in the object's place."""
     range_bytes: int = RANGE_BYTES
     access: Callable[[], Access] = Access
     """() → how it is best read; raises UnreadableObject and CorruptLog."""
@@ -145,7 +147,7 @@ def live_log(
     proceed: Callable[[], None] = unasked,
 ) -> StoredObject:
     """The segment's `.log` from its effective start on."""
-    log = stored_object(tier, address_of(key, segment), Part.LOG, segment.log_bytes)
+    log = _log_of(tier, key, segment)
     start = segment.skipped_bytes
     where = counted_from(log.where, start)
     limits = PlainLimits(batch_bytes_max)
@@ -160,11 +162,19 @@ def whole_log(
 ) -> StoredObject:
     """The segment's whole `.log`; raises as `RemoteTier.part_sizes` does for one just listed."""
     if isinstance(segment, Segment):
-        size_bytes = segment.log_bytes
+        log = _log_of(tier, key, segment)
     else:
         size_bytes = tier.part_sizes(key, segment).get(Part.LOG, 0)
-    log = stored_object(tier, address_of(key, segment), Part.LOG, size_bytes)
+        log = stored_object(tier, address_of(key, segment), Part.LOG, size_bytes)
     return replace(log, limits=PlainLimits(batch_bytes_max))
+
+
+def _log_of(tier: RemoteTier, key: PartitionKey, segment: Segment) -> StoredObject:
+    """The segment's whole `.log`, read from this machine's file if it has one."""
+    near = None if tier.near is None else tier.near.log_of(tier, key, segment)
+    if near is None:
+        return stored_object(tier, address_of(key, segment), Part.LOG, segment.log_bytes)
+    return StoredObject(read=near.read, end=segment.log_bytes, where=near.where, is_near=True)
 
 
 def stored_object(

@@ -74,6 +74,8 @@ class CheckedSegment:
     txn_batches: TransactionBatches
     """They decide, over the whole partition, which transactions should be listed."""
     corruptions: tuple[str, ...]
+    is_near: bool
+    """Whether its log was read from a file of the worker's machine, not from the tier."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +132,7 @@ def read_and_check(
         has_indexes_as_built=indexes.is_as_built,
         txn_batches=log.txn_batches,
         corruptions=(*corruptions, *indexes.corruptions),
+        is_near=stored.is_near,
     )
     return ReadSegment(checked=checked, now=now, before=before)
 

@@ -3,6 +3,7 @@
     remote_tier            the interface of a tier: its partitions, segments and their parts
     object_store           the interface of an object store
     request_counts         counts the requests to a store
+    near_reads             counts what was read from files in place of a tier's logs
     listed_count           counts the objects that are listed
     folder_handles         opens and deletes files without following links
     file_copies            copies the bytes of a file into another

@@ -37,6 +37,7 @@ from tierfold.storage.tiers.remote_tier import (
     PARTS,
     Access,
     Listing,
+    NearLogs,
     Part,
     RemoteTier,
     SegmentAddress,
@@ -72,6 +73,7 @@ class LocalTieredStorage(RemoteTier):
     """A tier in this layout; see `RemoteTier`."""
 
     store: ObjectStore
+    near: NearLogs | None = field(default=None, compare=False, repr=False)
     reads_incomplete = True
     """See `RemoteTier.reads_incomplete`."""
 
@@ -137,6 +139,10 @@ class LocalTieredStorage(RemoteTier):
     def in_classes(self, classes: ObjectClasses) -> LocalTieredStorage:
         """See `RemoteTier.in_classes`."""
         return replace(self, store=self.store.in_classes(classes))
+
+    def with_near(self, near: NearLogs | None) -> LocalTieredStorage:
+        """See `RemoteTier.with_near`."""
+        return replace(self, near=near)
 
     def copy_segment(self, key: PartitionKey, listed: ListedSegment, copy: Segment) -> Segment:
         """See `RemoteTier.copy_segment`: no file names its segment."""

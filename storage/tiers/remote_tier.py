@@ -6,7 +6,7 @@ requires.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -20,6 +20,7 @@ from tierfold.compaction.discovery.ownership import Ownership
 from tierfold.compaction.model.errors import (
     BadSettings,
     CorruptLog,
+    TierfoldError,
     UnreadableObject,
     from_backup,
 )
@@ -109,6 +110,29 @@ class Access:
         return self.map_range is not None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NearLog:
+    """The `.log` of a segment in a file of this machine, which has the same bytes."""
+
+    read: Callable[[int, int], NDArray[np.uint8]]
+    """As `RemoteTier.read_range`; raises as that does."""
+    where: str
+    """The file's name."""
+
+
+class NearLogs(Protocol):
+    """Where this machine may have logs of segments, beside the tier."""
+
+    def log_of(self, tier: RemoteTier, key: PartitionKey, segment: Segment) -> NearLog | None:
+        """The segment's log; None: it is not there, or is not proven to have the same bytes.
+
+        Raises nothing: then the tier is read, and an error of the tier is raised there.
+        """
+
+    def is_named_by(self, error: TierfoldError) -> bool:
+        """Whether an error is about one of these files, and so says nothing of the tier."""
+
+
 class StagedSegment(Protocol):
     """A segment being written, in the order of `PARTS`; the catalog does not name it yet.
 
@@ -140,6 +164,11 @@ class RemoteTier(Protocol):
 
     store: ObjectStore
     """Where its objects are."""
+    near: NearLogs | None
+    """Where logs are read in place of their objects; None: nowhere."""
+
+    def with_near(self, near: NearLogs | None) -> RemoteTier:
+        """The tier, some of whose logs are read there."""
 
     def in_classes(self, classes: ObjectClasses) -> RemoteTier:
         """The tier, whose new objects get these storage classes unless its options name one."""

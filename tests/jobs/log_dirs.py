@@ -16,8 +16,9 @@ from tierfold.compaction.model.units import OFFSET_MAX
 from tierfold.storage.indexes.leader_epoch_checkpoint import write_leader_epoch_checkpoint
 from tierfold.storage.indexes.producer_snapshot import write_producer_snapshot
 from tierfold.storage.kafka.batch_draft import BatchDraft
+from tierfold.storage.kafka.batch_headers import read_heads
 from tierfold.storage.log_dirs.offset_checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS
-from tierfold.storage.tiers.remote_tier import Part
+from tierfold.storage.tiers.remote_tier import Part, RemoteTier, address_of
 
 _SUFFIXES: Final = {
     Part.LOG: "log",
@@ -83,6 +84,20 @@ class WrittenLogDir:
         self._activate(key, end + 1, producers)
         self.note(RECOVERY_POINTS)
         self.note(HIGH_WATERMARKS)
+
+    def hold(self, key: PartitionKey, tier: RemoteTier) -> WrittenLogDir:
+        """Have all segments that the partition has in a tier, as the broker that uploaded them."""
+        listing = tier.listing(key)
+        self.begin(key, start=listing[0].start_offset)
+        for listed in listing:
+            start = listed.start_offset
+            parts = {part: tier.read_part(address_of(key, listed), part) for part in _SUFFIXES
+                     if listed.part_bytes(part) is not None}
+            for part, content in parts.items():
+                self.file(key, start, _SUFFIXES[part]).write_bytes(content.tobytes())
+            heads = read_heads(parts[Part.LOG], where="log")
+            self._activate(key, int(heads.last_offset[-1]) + 1, ())
+        return self
 
     def note(self, checkpoint: str, offsets: dict[PartitionKey, int] | None = None) -> None:
         """Write a checkpoint: the active segments' starts, unless others are given."""

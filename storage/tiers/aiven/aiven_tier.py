@@ -54,6 +54,7 @@ from tierfold.storage.tiers.object_store import (
 from tierfold.storage.tiers.remote_tier import (
     Access,
     Listing,
+    NearLogs,
     Part,
     RemoteTier,
     SegmentAddress,
@@ -70,6 +71,7 @@ class AivenTier(RemoteTier):
     store: ObjectStore
     options: LayoutOptions
     _kept: Kept = field(default_factory=Kept, compare=False, repr=False)
+    near: NearLogs | None = field(default=None, compare=False, repr=False)
     reads_incomplete = False
     """See `RemoteTier.reads_incomplete`: without a manifest nothing says how to decode."""
 
@@ -85,6 +87,10 @@ class AivenTier(RemoteTier):
     def in_classes(self, classes: ObjectClasses) -> AivenTier:
         """See `RemoteTier.in_classes`."""
         return replace(self, store=self.store.in_classes(classes))
+
+    def with_near(self, near: NearLogs | None) -> AivenTier:
+        """See `RemoteTier.with_near`."""
+        return replace(self, near=near)
 
     def check(self) -> None:
         """See `RemoteTier.check`.

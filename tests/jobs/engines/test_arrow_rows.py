@@ -17,7 +17,8 @@ from tests.jobs.tiers import made_tier
 from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.engines.arrow_rows import BATCH_BYTES, in_worker, rows_of
 from tierfold.jobs.engines.rows import Row, Worker
-from tierfold.jobs.spark.request_sum import RequestSum
+from tierfold.jobs.spark.request_sum import NearReadSum, RequestSum
+from tierfold.storage.tiers.near_reads import NearReads
 from tierfold.storage.tiers.request_counts import Requests
 
 
@@ -46,7 +47,8 @@ def batches_of(tier: Path, rows: list[Row]) -> list[pa.RecordBatch]:
     done: Accumulator[int] = Accumulator(0, 0, AddingAccumulatorParam(0))
     requests = Accumulator(1, Requests(), RequestSum())
     opener = run_context(str(tier)).worker_opener()
-    return list(in_worker(stage, opener, done, requests, rows_of)([]))
+    near_reads = Accumulator(2, NearReads(), NearReadSum())
+    return list(in_worker(stage, opener, done, requests, near_reads, rows_of)([]))
 
 
 def test_rows_leave_in_batches_that_just_reach_the_bound(tmp_path: Path) -> None:

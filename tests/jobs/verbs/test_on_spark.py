@@ -12,6 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.jobs.commands import CLOCK, COMPACT, ON_SPARK, ROOT, TIMES, status_of, tierfold
+from tests.jobs.log_dirs import WrittenLogDir
+from tierfold.storage.tiers.tier_uris import open_tier
 
 NOW: Final = (CLOCK, "1795305600000")
 TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
@@ -26,13 +28,22 @@ VERBS: Final[dict[str, tuple[str, ...]]] = {
 def told(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, dict[str, dict[str, Any]]]:
-    """The document of each verb on a copy of the sample, by engine."""
+    """The document of each verb on a copy of the sample, by engine.
+
+    A broker's log directory has the same segments.
+    """
     assert spark.range(1).count() == 1
+    sample = open_tier(str(ROOT / "sample"))
+    (key,) = sample.partitions()
+    logs = WrittenLogDir(tmp_path_factory.mktemp("broker") / "data").hold(key, sample)
     found: dict[str, dict[str, dict[str, Any]]] = {}
     for engine in (LOCAL, ON_SPARK):
         tier = tmp_path_factory.mktemp(engine[1])
         shutil.copytree(ROOT / "sample", tier, dirs_exist_ok=True)
-        documents = {verb: ran(verb, tier, *how, *engine) for verb, how in VERBS.items()}
+        documents = {
+            verb: ran(verb, tier, *how, *engine, "--log-dir", str(logs.path))
+            for verb, how in VERBS.items()
+        }
         found[engine[1]] = {**documents, "live": lived(tier)}
     return found
 
@@ -60,3 +71,10 @@ def test_spark_and_one_process_say_and_leave_the_same(
 ) -> None:
     assert told["spark"][what]
     assert told["spark"][what] == told["local"][what]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_executors_read_a_log_directory(
+    told: dict[str, dict[str, dict[str, Any]]], verb: str
+) -> None:
+    assert told["spark"][verb]["log_dirs"]["reads"] >= 3
