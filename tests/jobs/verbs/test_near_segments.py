@@ -158,6 +158,21 @@ def test_a_file_that_changes_after_it_was_proven_ends_no_partition(
     assert result.partitions[0].counts.kept
 
 
+@pytest.mark.parametrize("tier", ["of brokers"], indirect=True)
+def test_verify_reports_a_corruption_only_of_the_tiers_object(
+    tier: Path, logs: WrittenLogDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verified(tier, logs)
+    read = os.pread
+
+    def of_epoch_4(*given: int) -> bytes:
+        found = read(*given)  # No checksum covers the leader epoch.
+        return found[:15] + b"\x04" + found[16:]
+
+    monkeypatch.setattr(os, "pread", of_epoch_4)
+    assert verified(tier, logs).partitions[0].segments_near == 0
+
+
 def test_an_encoded_tier_is_read_near_as_well(tmp_path: Path, logs: WrittenLogDir) -> None:
     plain = updated_tier(tmp_path / "plain", (ORDERS,), segments=2)
     logs.hold(ORDERS, open_tier(str(plain)))
@@ -191,7 +206,10 @@ def test_in_a_bucket_it_saves_the_requests(
         assert next(received) - log_bytes(logs) < next(received) < log_bytes(logs)
 
 
-def test_a_directory_that_is_nowhere_is_a_note(tier: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("tier", ["of brokers"], indirect=True)
+def test_a_directory_that_is_nowhere_is_a_note(
+    tier: Path, logs: WrittenLogDir, tmp_path: Path
+) -> None:
     elsewhere = tmp_path / "elsewhere"
     found = tierfold_command(
         "verify", tier, "--engine", "local", "--log-dir", elsewhere, "--json"
@@ -200,6 +218,8 @@ def test_a_directory_that_is_nowhere_is_a_note(tier: Path, tmp_path: Path) -> No
     (note,) = (one for one in found.document["notes"] if "--log-dir" in one)
     assert str(elsewhere) in note
     assert found.document["log_dirs"] == {"reads": 0, "read_bytes": 0}
+    # Another machine of a cluster may have it.
+    assert tierfold.verify(tier, engine="local", log_dirs=[elsewhere, logs.path]).notes == ()
 
 
 @pytest.mark.parametrize("tier", ["of upload"], indirect=True)
