@@ -341,6 +341,7 @@ def test_every_choice_is_frozen_and_fits_into_json() -> None:
     assert read_back["ratio"] == {
         "clean_bytes": 0,
         "cleanable_bytes": 2000,
+        "local_bytes": 0,
         "must_clean_bytes": 0,
         "delay_ms": 0,
     }
