@@ -355,8 +355,8 @@ def _notes(
         )
     if any(segment.is_near for segment in found.checked.values()):
         yield (
-            "read from log directories: their bytes are shown to be those that were uploaded, but"
-            " their .log objects in the tier were listed, not read"
+            "logs were read from log directories: their .log objects in the tier were listed, not"
+            " read, so they are not proven to be sound"
         )
     if isinstance(comparison, str):
         yield f"not compared: {comparison}"

@@ -41,6 +41,10 @@ def test_the_same_bytes_as_the_broker_uploads(kafka: KafkaCluster, tmp_path: Pat
         return len(rolled) > 1 and {f"{start:020d}" for start in rolled} == last
 
     kafka.wait(are_copied, "the copy of all rolled segments")
+    # What the broker still has, and shows to be what it uploaded, is not read from the tier.
+    tier = topic.folder().parents[1]
+    (sound,) = tierfold.verify(tier, topics=["uploaded"], engine="local", log_dirs=data).partitions
+    assert (sound.outcome, sound.segments_near) == ("sound", sound.segments)
     by_broker = objects(topic.folder())
     # A tiered topic is refused, so this is a copy without what shows that it is one.
     (logs := tmp_path / "data").mkdir()
