@@ -335,7 +335,7 @@ def _print_local(console: Console, reports: Sequence[PartitionReport]) -> None:
         local_bytes = sum(ratio.local_bytes for ratio in ratios)
         remote_bytes = sum(ratio.total_bytes for ratio in ratios) - local_bytes
         console.print(
-            f"Dirty ratios of {counted(len(ratios), 'partition')} are of {decimal(remote_bytes)} in"
+            f"Dirty ratios of {counted(len(ratios), 'partition')} count {decimal(remote_bytes)} in"
             f" the tier and {decimal(local_bytes)} that only brokers have.",
             style="dim",
         )

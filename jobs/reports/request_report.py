@@ -58,12 +58,12 @@ class Spent:
         return self.cost_usd * _TB / compacted_bytes if compacted_bytes else None
 
 
-def near_sentence(near: NearReads) -> str:
+def near_sentence(near: NearReads, *, in_bucket: bool) -> str:
     """Return the line on what was read from log directories."""
+    requests = "; of a log that is stored as it is, each would have been a request"
     return (
-        f"{decimal(near.read_bytes)} ({spaced(near.read_bytes)} bytes) were read from log"
-        f" directories and not from the tier, in {counted(near.reads, 'read')}; in a bucket, each"
-        " would have been a request."
+        f"{decimal(near.read_bytes)} were read from log directories and not from the tier, in"
+        f" {counted(near.reads, 'read')}{requests if in_bucket else ''}."
     )
 
 

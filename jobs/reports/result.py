@@ -247,7 +247,7 @@ class Result(ABC, Generic[_Partition]):
         if self.duration_ms:
             console.print(f"Took {duration(self.duration_ms)}.{self._stored}", style="dim")
         if self.near is not None and self.near.reads:
-            console.print(near_sentence(self.near), style="dim")
+            console.print(near_sentence(self.near, in_bucket=self.spent is not None), style="dim")
         if self.spent is not None:
             console.print(self.spent.sentence(self._compacted_bytes), style="dim")
 

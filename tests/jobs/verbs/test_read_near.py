@@ -86,6 +86,7 @@ def test_what_a_log_directory_has_is_read_there(
     (note,) = (one for one in sound.partitions[0].notes if "log directories" in one)
     assert "their .log objects in the tier were listed, not read" in note
     assert "not from the tier: 3" in str(sound)
+    assert "were read from log directories and not from the tier, in 3 reads.\n" in str(sound)
     result, expected = compacted(tier, log_dirs=[logs.path]), compacted(alone)
     assert near_of(result).read_bytes >= log_bytes(logs)
     assert result.partitions[0].counts == expected.partitions[0].counts
@@ -202,6 +203,7 @@ def test_in_a_bucket_it_saves_the_requests(
         assert (fetched, without.near) == (3, None)
         fetched, result = logs_fetched(log_dirs=[logs.path])
         assert (fetched, near_of(result).reads) == (0, 3)
+        assert "stored as it is, each would have been" in str(result)
         received = (one.spent.requests.received_bytes for one in (without, result))
         assert next(received) - log_bytes(logs) < next(received) < log_bytes(logs)
 
