@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
-from typing import Final, assert_never
+from typing import assert_never
 
 from tierfold.compaction.commits.commit import (
     AddSegments,
@@ -36,6 +36,7 @@ from tierfold.compaction.commits.commit import (
     StartDeletion,
     Update,
 )
+from tierfold.compaction.model.cleaner_vectors import CLEANER_OFFSETS_KEPT, with_vectors
 from tierfold.compaction.model.passes import published, remembered, with_found, with_pass
 from tierfold.compaction.model.segments import (
     CleanerOffset,
@@ -45,13 +46,6 @@ from tierfold.compaction.model.segments import (
 )
 from tierfold.compaction.model.serving import Pass
 from tierfold.compaction.model.strategies import with_strategy
-
-CLEANER_OFFSETS_KEPT: Final = 64
-"""The number of newest entries that a row keeps of its cleaner offset vector.
-
-Every run that commits adds one, and every new segment stores the whole vector, so it must not grow
-without limit. Only the newest entry says what is clean, and a fence compares only the epoch.
-"""
 
 
 def applied(proposal: CommitProposal, state: PartitionState) -> PartitionState:
@@ -74,8 +68,7 @@ def _updated(state: PartitionState, update: Update) -> PartitionState:
         case NoteRetired(segments=new):
             return replace(state, retired=(*state.retired, *_retired(new, state, update)))
         case AddSegments(segments=segments):
-            vector = state.cleaner_offsets
-            stamped = (replace(segment, cleaner_offsets=vector) for segment in segments)
+            stamped = (with_vectors(segment, state) for segment in segments)
             live = sorted((*state.segments, *stamped), key=lambda segment: segment.start_offset)
             return replace(state, segments=tuple(live))
         case NoteStrategy(name=name):

@@ -16,6 +16,7 @@
     producers              a producer's state, as the producer snapshot stores it
     aborted_transactions   an aborted transaction, as the transaction index lists it
     leader_epochs          which leader epochs a segment holds
+    cleaner_vectors        the cleaner offset by leader epoch
     rights                 rights of Kafka's authorizer
     refusal_parts          what is wrong where a partition is refused
     outcomes               how a claim or a commit ends

@@ -40,7 +40,10 @@ class LeaderEpoch:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class CleanerOffset:
-    """Everything below `offset` was clean under compaction epoch `epoch` (KIP-1272)."""
+    """Everything below `offset` was clean under epoch `epoch` (KIP-1272).
+
+    Of a row's own vector that is a compaction epoch.
+    """
 
     epoch: int
     offset: int
@@ -70,6 +73,8 @@ class Segment:
     """The earliest delete horizon of a tombstone or marker in it; None: none is set, or a broker
     wrote the segment."""
     cleaner_offsets: tuple[CleanerOffset, ...] = ()
+    leader_cleaner_offsets: tuple[CleanerOffset, ...] = ()
+    """By leader epoch (`model.cleaner_vectors`)."""
     origin: Origin = UPLOADED
     skipped_offsets: int = 0
     """The number of offsets at its head that earlier segments give to the log: uploads overlap

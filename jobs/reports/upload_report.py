@@ -54,11 +54,15 @@ class UploadResult(Result[PartitionUpload]):
             "uploaded_bytes": report.bytes_out,
         }
         if partition.facts is not None:
+            clean = partition.facts.cleaner_offset
+            entry["cleaner_offset"] = None if clean is None else clean.offset
+            entry["cleaner_leader_epoch"] = None if clean is None else clean.epoch
             entry["local_segments"] = [
                 {
                     **fields(one.segment, "start_offset", "end_offset", "size_bytes"),
                     "is_upload": one.reason.is_upload,
                     "decision": one.reason.value,
+                    "is_cleaned": one.segment in partition.facts.cleaned,
                 }
                 for one in partition.facts.plan.decisions
             ]
@@ -104,6 +108,9 @@ def _print_reasons(console: Console, rows: Sequence[PartitionUpload]) -> None:
     for reason, segments in reasons.most_common():
         verb = "to upload" if reason.is_upload else "not uploaded"
         console.print(Text(f"{counted(segments, 'segment')} {verb}: {reason.value}"))
+    cleaned = sum(len(one.facts.cleaned) for one in rows if one.facts is not None)
+    if cleaned:
+        console.print(f"{counted(cleaned, 'local segment')} below the tier's cleaner offset")
 
 
 _COLUMNS: Final[Sequence[Column[PartitionUpload]]] = (

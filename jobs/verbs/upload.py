@@ -25,6 +25,7 @@ from tierfold.compaction.discovery.candidates import Candidate, EndFrom
 from tierfold.compaction.discovery.facts import PartitionFacts
 from tierfold.compaction.discovery.listing import ListedSegment
 from tierfold.compaction.discovery.view import Refusal, never_claimed, state_with_new
+from tierfold.compaction.model.cleaner_vectors import with_vectors
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
 from tierfold.compaction.uploading.local_log import LocalLog, LocalSegment
@@ -244,7 +245,8 @@ def _row_after(
         return done.error
     try:
         facts = facts_of(context, row.key, row, context.tier.listing(row.key))
-        view = view_from(context, _with_ends(facts, done.segments))
+        written = [with_vectors(segment, row) for segment in done.segments]
+        view = view_from(context, _with_ends(facts, written))
     except TierfoldError as error:
         return str(error)
     return view.sentence if isinstance(view, Refusal) else state_with_new(view)

@@ -6,8 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tierfold.compaction.discovery.view import PartitionView
+from tierfold.compaction.model.cleaner_vectors import resolved_cleaner_offset
+from tierfold.compaction.model.segments import CleanerOffset
 from tierfold.compaction.uploading.copy_lag import UploadReason
-from tierfold.compaction.uploading.local_log import LocalLog
+from tierfold.compaction.uploading.local_log import LocalLog, LocalSegment
 from tierfold.compaction.uploading.upload_plan import UploadPlan, late_upload, upload_plan
 from tierfold.compaction.uploading.upload_refusals import refused_upload
 from tierfold.jobs.context.run_context import RunContext
@@ -31,6 +33,15 @@ class UploadFacts:
     log: LocalLog
     view: PartitionView
     plan: UploadPlan
+    cleaner_offset: CleanerOffset | None
+    """What a new leader with this log finds cleaned in the tier, and from which leader epoch; None:
+    nothing that it has."""
+
+    @property
+    def cleaned(self) -> tuple[LocalSegment, ...]:
+        """The rolled segments that lie below that offset."""
+        offset = 0 if self.cleaner_offset is None else self.cleaner_offset.offset
+        return tuple(one for one in self.log.rolled if one.end_offset < offset)
 
     @property
     def moves_log_start(self) -> bool:
@@ -82,7 +93,8 @@ def _surveyed(beside: LogBesideTier, now_ms: int) -> PartitionUpload:
     tier_end = adopted[-1].end_offset if adopted else None
     log_start = 0 if state is None else state.log_start_offset
     plan = upload_plan(log, rules, now_ms, tier_end=tier_end, log_start=log_start)
-    facts = UploadFacts(log=log, view=view, plan=plan)
+    clean = None if state is None else resolved_cleaner_offset(state, log.lineage)
+    facts = UploadFacts(log=log, view=view, plan=plan, cleaner_offset=clean)
     since_ms = 0 if state is None else now_ms - state.committed_at_ms
     late = late_upload(log, rules, since_ms, tier_end=tier_end)
     return PartitionUpload(report=_planned(facts, [late]), facts=facts)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tierfold.compaction.commits.row_changes import CLEANER_OFFSETS_KEPT
 from tierfold.compaction.discovery.view import (
     PartitionView,
     Refusal,
@@ -17,6 +16,7 @@ from tierfold.compaction.discovery.view import (
     first_break,
 )
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction, reaching
+from tierfold.compaction.model.cleaner_vectors import CLEANER_OFFSETS_KEPT
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.hash_key import HashKey
 from tierfold.compaction.model.rules import Rules

@@ -83,6 +83,11 @@ CLEANER_OFFSET: Final = _struct(
     offset=_LONG("below it everything was clean under that epoch"),
 )
 
+LEADER_CLEANER_OFFSET: Final = _struct(
+    epoch=_LONG("leader epoch"),
+    offset=_LONG("below it everything was clean while that epoch was the newest"),
+)
+
 SEGMENT: Final = _struct(
     segment_id=_TEXT("22 characters of url-safe base64"),
     start_offset=_LONG("first offset that it gives to the log"),
@@ -99,6 +104,9 @@ SEGMENT: Final = _struct(
         nullable=True,
     ),
     cleaner_offsets=_Column(_list_of(CLEANER_OFFSET), "the vector of the commit that added it"),
+    leader_cleaner_offsets=_Column(
+        _list_of(LEADER_CLEANER_OFFSET), "the same by leader epoch; null: none", nullable=True
+    ),
     written_by_run=_TEXT("run that wrote it; empty: a broker"),
     skipped_offsets=_LONG(
         "offsets of its own range below start_offset, which segments before it give", nullable=True

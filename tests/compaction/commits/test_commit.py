@@ -33,7 +33,8 @@ from tierfold.compaction.commits.commit import (
     outcome_of,
     proposed,
 )
-from tierfold.compaction.commits.row_changes import CLEANER_OFFSETS_KEPT, applied, claimed
+from tierfold.compaction.commits.row_changes import applied, claimed
+from tierfold.compaction.model.cleaner_vectors import CLEANER_OFFSETS_KEPT
 from tierfold.compaction.model.origins import Compacted
 from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace
 from tierfold.compaction.model.segments import CleanerOffset, PartitionState, RetiredSegment
@@ -80,7 +81,10 @@ def test_a_commit_swaps_retires_advances_and_releases_at_once() -> None:
         CLAIMED,
         owner_run="",
         cleaner_offsets=vector,
-        segments=(replace(MERGED, cleaner_offsets=vector), THIRD),
+        segments=(
+            replace(MERGED, cleaner_offsets=vector, leader_cleaner_offsets=cleaned_to(20, epoch=0)),
+            THIRD,
+        ),
         retired=tuple(
             RetiredSegment(
                 segment=segment, retired_at_ms=77, retired_by_epoch=2, retired_by_run="mine"

@@ -85,7 +85,11 @@ class Watch:
         if before is not None and is_forgotten(before, after):
             violations = self._forget_violations(before, after)
         else:
-            violations = chain(_history_violations(before, after), self._row_violations(after))
+            violations = chain(
+                _history_violations(before, after),
+                _vector_violations(before, after),
+                self._row_violations(after),
+            )
         for violation in violations:
             raise Violation(f"{after.key}, epoch {after.epoch} of {after.owner_run}: {violation}")
         self.rows[after.key] = after
@@ -293,6 +297,9 @@ def _segment(values: Mapping[str, Any]) -> Segment:
     parsed = {
         "leader_epochs": tuple(LeaderEpoch(**epoch) for epoch in epochs),
         "cleaner_offsets": tuple(CleanerOffset(**offset) for offset in offsets),
+        "leader_cleaner_offsets": tuple(
+            CleanerOffset(**offset) for offset in values["leader_cleaner_offsets"] or ()
+        ),
         "agrees_with": tuple(values["agrees_with"]),
         "origin": origin_of(values["written_by_run"], values["copy_of"], values["copied_upload"]),
     }
@@ -321,6 +328,23 @@ def _history_violations(before: PartitionState | None, after: PartitionState) ->
     earlier = _below(before.cleaner_offsets, after.epoch)
     if earlier != _below(after.cleaner_offsets, after.epoch):
         yield f"cleaner offsets of earlier epochs, {earlier}, became {after.cleaner_offsets}"
+
+
+def _vector_violations(before: PartitionState | None, after: PartitionState) -> Iterator[str]:
+    """Yield violations: a new segment's entries by leader epoch rise to the cleaner offset."""
+    known = frozenset() if before is None else before.named_ids
+    epochs = {entry.epoch for entry in after.lineage}
+    for segment in after.segments:
+        entries = segment.leader_cleaner_offsets
+        if segment.segment_id in known or not entries:
+            continue
+        is_rising = all(
+            one.epoch < other.epoch and one.offset <= other.offset
+            for one, other in pairwise(entries)
+        )
+        is_known = {entry.epoch for entry in entries} <= epochs
+        if not (is_rising and is_known and entries[-1].offset == after.cleaner_offset):
+            yield f"segment {segment.segment_id} has the cleaner offsets {entries}"
 
 
 def _below(offsets: Sequence[object], epoch: int) -> list[object]:

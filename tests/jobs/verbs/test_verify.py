@@ -24,7 +24,7 @@ from tests.storage.live_segments import (
     part_file,
     put_segment,
 )
-from tierfold.compaction.commits.row_changes import CLEANER_OFFSETS_KEPT
+from tierfold.compaction.model.cleaner_vectors import CLEANER_OFFSETS_KEPT
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import (

@@ -26,6 +26,7 @@ SINCE_LAYOUTS: Final = (
     "copy_of",
     "copied_upload",
     "records_max_timestamp_ms",
+    "leader_cleaner_offsets",
 )
 NEW_OF_A_SEGMENT: Final = {
     3: ("skipped_offsets", "skipped_bytes", "agrees_with", *SINCE_LAYOUTS),
@@ -142,6 +143,7 @@ def test_old_rows_are_claimed_and_committed_and_their_neighbours_stay(
         stored_log_bytes=700,
         stored_indexes_bytes=50,
         records_max_timestamp_ms=900_000,
+        leader_cleaner_offsets=cleaned_to(30, epoch=0),
     )
     grown = replace(old[0], segments=(*old[0].segments, cut))
     held = claim(catalog, grown, "a").row

@@ -80,6 +80,7 @@ SEGMENTS = st.builds(
     first_timestamp_ms=LONG,
     earliest_due_ms=st.none() | LONG,
     cleaner_offsets=CLEANER_OFFSETS,
+    leader_cleaner_offsets=CLEANER_OFFSETS,
     origin=st.just(UPLOADED)
     | st.builds(Compacted, RUN.filter(bool))
     | st.builds(Copied, run=RUN.filter(bool), copy_of=KAFKA_ID, upload=st.just("") | KAFKA_ID),
