@@ -44,6 +44,8 @@ class Attempt:
     """Its `.log` is incomplete."""
     is_foreign: bool
     """Its records are not in this partition's log."""
+    is_of_directory: bool = False
+    """`tierfold upload` made it of a log directory, which has its records still."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from itertools import chain, pairwise
 from typing import Any
 
-from tests.faults.simulation.environment_broker import History
+from tests.faults.simulation.environment_broker import Attempt, History
 from tests.faults.simulation.environment_bucket import Upload
 from tests.faults.simulation.environment_log import Record, readable
 from tests.faults.simulation.environment_model import Tier, branch_of, held_in
@@ -125,9 +125,18 @@ class Watch:
             for upload in tier.held:
                 if key != upload.attempt.keys[Part.LOG] or upload.attempt.is_foreign:
                     continue
+                if upload.attempt.is_of_directory and not self._was_complete(upload.attempt):
+                    continue
                 is_unique = tier.holds_unique_records(upload, self.lowest.get(log.key, 0))
                 if is_unique and not tier.may_be_given_up(upload):
                     raise Violation(f"{key} is deleted, but alone has records: {upload}")
+
+    def _was_complete(self, attempt: Attempt) -> bool:
+        """Whether all required objects of an upload are there, or were until they were deleted."""
+        seen = self.objects.stored.keys() | self.objects.gone
+        return all(
+            key in seen for part, key in attempt.keys.items() if part is not Part.TRANSACTION_INDEX
+        )
 
     def removed(self, key: str, now_ms: int) -> None:
         """Check what is left after an object's deletion; raises Violation."""

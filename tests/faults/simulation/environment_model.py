@@ -165,6 +165,7 @@ class Tier:
             upload.next_offset > reach and upload.modified_ms <= before_ms
             for upload in self.held
             if self._counts(upload) and not upload.attempt.is_torn
+            if upload.is_complete or not upload.attempt.is_of_directory
         )
 
     def is_stalled(self, now_ms: int) -> bool:

@@ -73,11 +73,11 @@ def begin(environment: Environment) -> None:
         after_ms = rng.choice((0, HOUR_MS, 3 * DAY_MS) if number == 0 else (0, 0, HOUR_MS, DAY_MS))
         stalls_at = rng.choice((0, 1, 2, 2, 3)) if number == 0 else 0
         scheduler.spawn(
-            f"run{number}", partial(_runs, environment), after_ms=after_ms, stalls_at=stalls_at
+            f"run{number}", partial(runs, environment), after_ms=after_ms, stalls_at=stalls_at
         )
     for number in range(rng.randint(1, 2)):
         after_ms = rng.choice((HOUR_MS, DAY_MS + HOUR_MS, 2 * DAY_MS))
-        scheduler.spawn(f"vacuum{number}", partial(_vacuums, environment), after_ms=after_ms)
+        scheduler.spawn(f"vacuum{number}", partial(vacuums, environment), after_ms=after_ms)
     for act, likely in (BOUND_PERSONS if environment.is_bound else PERSONS).items():
         is_due = act is forgets and any(
             log.written.lost for log in environment.histories.values()
@@ -99,7 +99,7 @@ def begin(environment: Environment) -> None:
         )
 
 
-def _runs(environment: Environment, actor: Actor) -> None:
+def runs(environment: Environment, actor: Actor) -> None:
     """Run `compact` once or twice, as a job scheduler does."""
     for number in range(environment.scheduler.rng.randint(1, 2)):
         compact(environment, f"{actor.name}.{number}", actor)
@@ -187,7 +187,7 @@ def _without_unread(tier: Tier, partition: PartitionPlan) -> Tier:
     return replace(tier, held=tuple(read))
 
 
-def _vacuums(environment: Environment, actor: Actor) -> None:
+def vacuums(environment: Environment, actor: Actor) -> None:
     for number in range(environment.scheduler.rng.randint(2, 3)):
         deletion(environment, f"{actor.name}.{number}", actor)
         actor.sleep(_drawn_wait_ms(environment))
@@ -215,7 +215,7 @@ def deletion(
     environment.outcomes["old versions deleted"] += catalog_cleaned(context)
 
 
-def _gives_up_set_apart(environment: Environment, actor: Actor) -> None:
+def gives_up_set_apart(environment: Environment, actor: Actor) -> None:
     """Run `tierfold vacuum --diverged`: a person gives up the segments that are set apart."""
     for log in environment.histories.values():
         log.is_given_up = True
@@ -224,7 +224,7 @@ def _gives_up_set_apart(environment: Environment, actor: Actor) -> None:
         deletion(environment, f"{actor.name}.{number}", actor, is_diverged=True)
 
 
-def _restores(environment: Environment, actor: Actor) -> None:
+def restores(environment: Environment, actor: Actor) -> None:
     """Run `tierfold restore` to an earlier row."""
     rng = environment.scheduler.rng
     for number in range(rng.randint(1, 2)):
@@ -237,13 +237,13 @@ def _restores(environment: Environment, actor: Actor) -> None:
 
 
 PERSONS: Final[dict[Callable[[Environment, Actor], None], float]] = {
-    _restores: 0.4,
-    _gives_up_set_apart: 0.2,
+    restores: 0.4,
+    gives_up_set_apart: 0.2,
     forgets: 0.1,
 }
 """What people do, each with its probability per scenario."""
 
-BOUND_PERSONS: Final = {_restores: PERSONS[_restores]}
+BOUND_PERSONS: Final = {restores: PERSONS[restores]}
 """The same if brokers serve the tier: then no one gives up what they uploaded."""
 
 

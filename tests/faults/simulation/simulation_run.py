@@ -3,6 +3,7 @@
     python -m tests.faults.simulation.simulation_run --seeds 10000 --from 0    takes 20 minutes
     python -m tests.faults.simulation.simulation_run --replay 4711    prints that seed's trace
     python -m tests.faults.simulation.simulation_run --served …    of partitions that brokers serve
+    python -m tests.faults.simulation.simulation_run --uploads …   of tiers that `upload` fills
 
 Exit code 1: a scenario failed; the summary prints the command that replays it.
 """
@@ -23,6 +24,7 @@ from typing import Final, TypeAlias
 
 from tests.faults.simulation.scenario import Scenario, played
 from tests.faults.simulation.served_scenario import played_served
+from tests.faults.simulation.uploads_scenario import played_uploads
 
 SEEDS_AT_A_TIME: Final = 25
 
@@ -103,9 +105,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=500, help="how many seeds to play")
     parser.add_argument("--from", type=int, default=0, dest="first", help="the first seed")
     parser.add_argument("--served", action="store_true", help="brokers serve the partition")
+    parser.add_argument("--uploads", action="store_true", help="`tierfold upload` fills the tier")
     parser.add_argument("--replay", type=int, metavar="SEED", help="print only its trace")
     chosen = parser.parse_args(arguments)
-    play: Play = played_served if chosen.served else played
+    play, option = played, ""
+    if chosen.served:
+        play, option = played_served, " --served"
+    elif chosen.uploads:
+        play, option = played_uploads, " --uploads"
     if chosen.replay is not None:
         scenario = _quietly_played(play, chosen.replay)
         _say(*scenario.trace, scenario.failure or "the scenario succeeded")
@@ -114,7 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for part in summaries(chosen.first, chosen.seeds, play):
         total += part
         _say(f"{total.seeds} of {chosen.seeds} seeds, {len(total.failures)} failed")
-    _say(total.described(" --served" if chosen.served else ""))
+    _say(total.described(option))
     return 1 if total.failures else 0
 
 

@@ -45,7 +45,14 @@ from tierfold.jobs.pipeline import (
     survey,
 )
 from tierfold.jobs.settings.resolution import Settings, resolve
-from tierfold.jobs.verbs import restore_check, vacuum, vacuum_survey, waiting
+from tierfold.jobs.verbs import (
+    restore_check,
+    upload,
+    upload_survey,
+    vacuum,
+    vacuum_survey,
+    waiting,
+)
 from tierfold.storage.catalog import catalog
 from tierfold.storage.catalog.delta_tables import TableLayout
 from tierfold.storage.catalog.sign_folder import SignFolder
@@ -301,6 +308,16 @@ def drawn_environment(seed: int) -> Environment:
     )
 
 
+def drawn_for_uploads(seed: int) -> Environment:
+    """Draw the environment of a seed in which no broker uploads anything."""
+    environment = drawn_environment(seed)
+    for log in environment.histories.values():
+        log.to_come.clear()
+    environment.is_bound = False
+    environment.settings = _settings("tier.binding=detached", "chunk.bytes=250")
+    return environment
+
+
 def _drawn(rng: Random) -> tuple[str, ...]:
     """Draw the settings that matter for a small log."""
     drawn = {
@@ -337,8 +354,9 @@ def deterministic(environment: Environment) -> Iterator[None]:
             patch.setattr(module, "uuid4", drawn_uuid)
         patch.setattr(s3_objects, "pause", environment.scheduler.pause)
         patch.setattr(s3_uploads, "ThreadPoolExecutor", InlineExecutor)
-        for module in (survey, claiming, check_and_commit, vacuum, vacuum_survey):
+        for module in (survey, claiming, check_and_commit, vacuum, vacuum_survey, upload_survey):
             patch.setattr(module, "READERS", 1)
+        patch.setattr(upload, "UPLOADERS", 1)
         patch.setattr(restore_check, "CHECKERS", 1)
         patch.setattr(task_assignment, "THREADS_MAX", 1)
         patch.setattr(task_assignment, "BUCKET_BYTES", BUCKET_BYTES)
