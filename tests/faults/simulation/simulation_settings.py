@@ -46,9 +46,9 @@ from tierfold.jobs.pipeline import (
 )
 from tierfold.jobs.settings.resolution import Settings, resolve
 from tierfold.jobs.verbs import (
+    logs_beside_tier,
     restore_check,
     upload,
-    upload_survey,
     vacuum,
     vacuum_survey,
     waiting,
@@ -354,7 +354,7 @@ def deterministic(environment: Environment) -> Iterator[None]:
             patch.setattr(module, "uuid4", drawn_uuid)
         patch.setattr(s3_objects, "pause", environment.scheduler.pause)
         patch.setattr(s3_uploads, "ThreadPoolExecutor", InlineExecutor)
-        for module in (survey, claiming, check_and_commit, vacuum, vacuum_survey, upload_survey):
+        for module in (survey, claiming, check_and_commit, vacuum, vacuum_survey, logs_beside_tier):
             patch.setattr(module, "READERS", 1)
         patch.setattr(upload, "UPLOADERS", 1)
         patch.setattr(restore_check, "CHECKERS", 1)
