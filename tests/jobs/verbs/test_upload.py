@@ -14,7 +14,7 @@ from tests.jobs.tiers import flip_last_byte, key_of, made_tier, put_updates
 from tests.storage.live_segments import data
 from tierfold.compaction.model.errors import BadSettings, CorruptLog
 from tierfold.compaction.model.segment_ids import is_uploaded_id
-from tierfold.compaction.model.segments import CleanerOffset, LeaderEpoch
+from tierfold.compaction.model.segments import LeaderEpoch
 from tierfold.compaction.uploading.copy_lag import UploadReason
 from tierfold.jobs.reports.upload_report import UploadResult
 from tierfold.storage.catalog.catalog import Catalog
@@ -120,33 +120,6 @@ def test_it_is_compacted_and_read_like_any_tier(logs: WrittenLogDir, tier: Path)
     logs.roll_ten(ORDERS, 30)
     assert outcome(tierfold.upload(logs.path, tier)) == ("uploaded", 1)
     assert tierfold.verify(tier, engine="local").partitions[0].outcome == "sound"
-
-
-def test_it_says_which_local_segments_lie_below_the_tiers_cleaner_offset(
-    tmp_path: Path, tier: Path
-) -> None:
-    logs = WrittenLogDir(tmp_path / "data")
-    logs.begin(ORDERS, ELECTED)
-    for start in (0, 10, 20):
-        logs.roll_ten(ORDERS, start)
-    tierfold.upload(logs.path, tier)
-    tierfold.compact(tier, settings=COMPACTED, engine="local")
-    logs.roll_ten(ORDERS, 30)
-    dry = tierfold_command("upload", logs.path, tier, "--dry-run", "--json").entry
-    assert (dry["cleaner_offset"], dry["cleaner_leader_epoch"]) == (30, 5)
-    assert [one["is_cleaned"] for one in dry["local_segments"]] == [True] * 3 + [False]
-    result = tierfold.upload(logs.path, tier)
-    assert "3 local segments below the tier's cleaner offset" in str(result)
-    row = Catalog(str(tier / CATALOG_FOLDER)).read()[ORDERS]
-    vectors = [one.leader_cleaner_offsets for one in row.segments]
-    assert vectors == [(CleanerOffset(epoch=5, offset=30),)] * 2
-    # The log of a leader that was deposed before says nothing of epoch 5.
-    old = WrittenLogDir(tmp_path / "old")
-    old.begin(ORDERS, ELECTED[:1])
-    old.roll_ten(ORDERS, 0)
-    (found,) = tierfold.upload(old.path, tier).partitions
-    assert found.facts is not None
-    assert (found.facts.cleaner_offset, found.facts.cleaned) == (None, ())
 
 
 def test_where_the_brokers_cleaner_removed_the_last_records_there_is_no_gap(
