@@ -110,7 +110,7 @@ def _machine(rng: Random, key: PartitionKey, branch: Branch, batches: int, path:
 def upload_once(environment: Environment, machine: Machine, run: str, actor: Actor) -> str:
     """Run `tierfold upload` from this machine; return the partition's outcome."""
     context = environment.run_context(actor, run)
-    tier = NotedTier(context.tier.store, environment.histories)
+    tier = NotedTier(context.tier.store, histories=environment.histories)
     directory = LogDirectory(machine.directory.path)
     try:
         (found,) = upload(
