@@ -14,12 +14,14 @@ Rule: Kafka 4.4 `UnifiedLog.deleteRetentionMsBreachedSegments`,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from tierfold.compaction.discovery.view import PartitionView
+from tierfold.compaction.model.cleaner_vectors import resolved_cleaner_offset
 from tierfold.compaction.model.rules import Rules
+from tierfold.compaction.model.segments import LeaderEpoch
 from tierfold.compaction.uploading.local_log import LocalLog, LocalSegment
 
 
@@ -68,12 +70,13 @@ class TierCopy:
         return is_begun and segment.end_offset < self.next_offset
 
 
-def tier_copy(view: PartitionView) -> TierCopy:
-    """What the tier has of a partition, by its live segments."""
+def tier_copy(view: PartitionView, lineage: Sequence[LeaderEpoch]) -> TierCopy:
+    """What the tier has of a log with these leader epochs, by its live segments."""
+    clean = None if view.state is None else resolved_cleaner_offset(view.state, lineage)
     return TierCopy(
         start_offset=view.segments[0].start_offset if view.segments else view.log_start_offset,
         next_offset=view.next_offset,
-        cleaner_offset=view.cleaner_offset,
+        cleaner_offset=None if clean is None else clean.offset,
     )
 
 

@@ -85,7 +85,7 @@ def _decided(one: LogBesideTier | RefusedLog, now_ms: int) -> PartitionLocalRete
         return PartitionLocalRetention(key=one.key, refusal=one.refusal)
     if (refusal := refused_lineage(one.log, one.view)) is not None:
         return PartitionLocalRetention(key=one.key, refusal=refusal)
-    copy = tier_copy(one.view)
+    copy = tier_copy(one.view, one.log.lineage)
     decisions = local_retention_plan(one.log, one.rules, copy, now_ms)
     return PartitionLocalRetention(key=one.key, decisions=decisions, copy=copy)
 

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.compaction.builders import a_segment, a_state, cleaned_to
+from tierfold.compaction.discovery.view import PartitionView
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionKey
 from tierfold.compaction.uploading.local_log import LocalLog, LocalSegment
@@ -16,6 +18,7 @@ from tierfold.compaction.uploading.local_retention import (
     LocalRetentionReason,
     TierCopy,
     local_retention_plan,
+    tier_copy,
 )
 
 NOW_MS: Final = 1_000_000
@@ -181,3 +184,28 @@ def test_the_model_says_the_same(
     start, end, cleaner = offsets
     copy = TierCopy(start_offset=start, next_offset=end, cleaner_offset=cleaner)
     assert may_go(log, rules, copy) == model(log, rules, copy)
+
+
+def test_a_log_counts_as_clean_as_far_as_its_own_leader_epochs_reach() -> None:
+    row = a_state(
+        (a_segment(0, 199),),
+        lineage=(LeaderEpoch(epoch=0, start_offset=0), LeaderEpoch(epoch=1, start_offset=160)),
+        cleaner_offsets=cleaned_to(180, epoch=2),
+    )
+    view = PartitionView(
+        key=KEY,
+        state=row,
+        segments=row.segments,
+        orphans=(),
+        set_apart=(),
+        waiting=(),
+        stalled_since_ms=None,
+        retired=(),
+        lineage=row.lineage,
+        log_start_offset=0,
+    )
+    later = LeaderEpoch(epoch=2, start_offset=170)
+    assert tier_copy(view, row.lineage).cleaner_offset == 180
+    assert tier_copy(view, (*row.lineage, later)).cleaner_offset == 170
+    assert tier_copy(view, (later,)).cleaner_offset is None
+    assert tier_copy(replace(view, state=None), row.lineage).cleaner_offset is None
