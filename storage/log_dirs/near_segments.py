@@ -1,8 +1,9 @@
 """The logs in log directories of this machine that are read in place of a tier's.
 
 A file is proven to be the segment's once per process (`segment_proof`), which reads it whole. It
-stays open meanwhile, so a broker that deletes or replaces it changes nothing. If it is cut off, or
-cannot be read, the rest comes from the tier.
+stays open meanwhile, so a broker that deletes or replaces it changes nothing. If it is written to,
+cut off, or cannot be read, the rest comes from the tier: after an unclean election a broker
+truncates a log, and appends sound batches of other records.
 """
 
 from __future__ import annotations
@@ -26,13 +27,15 @@ from tierfold.storage.log_dirs.segment_proof import is_same
 from tierfold.storage.tiers.near_reads import NearReadCounter, NearReads
 from tierfold.storage.tiers.remote_tier import NearLog, NearLogs, Part, RemoteTier, address_of
 
-_State: TypeAlias = tuple[str, int, int, int, int]
-"""A file's name, inode, size, and times of its last change and of the last change of its inode."""
+_Content: TypeAlias = tuple[int, int]
+"""A file's size and the time of its last change; another name changes neither."""
+_State: TypeAlias = tuple[int, int, _Content]
+"""A file's inode, the time of the last change of it, and the content."""
 
 _KNOWN_MAX: Final = 10_000
-_known: Final[dict[tuple[str, PartitionKey, Segment], tuple[_State, bool]]] = {}
-"""What this process has found, by the tier's name of the log: in which state a file was, and
-whether it was the segment's."""
+_known: Final[dict[tuple[str, str, PartitionKey, Segment], tuple[_State, bool]]] = {}
+"""What this process has found, by the names of a file and of the tier's log: in which state the
+file was, and whether it was the segment's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +53,8 @@ class NearSegments(NearLogs):
         for directory in self.directories:
             name = segment_file(directory.folder(key), segment.own_start_offset, "log")
             with suppress(OSError, TierfoldError):
-                if (file := _proven(directory, tier, key, segment)) is not None:
-                    found = _OpenLog(file, tier, key, segment, self.counter)
+                if (proven := _proven(directory, tier, key, segment)) is not None:
+                    found = _OpenLog(*proven, tier, key, segment, self.counter)
                     return NearLog(read=found.read, where=str(name))
         return None
 
@@ -69,6 +72,8 @@ class _OpenLog(NamedTuple):
     """An open file with the bytes of a segment's log."""
 
     file: BinaryIO
+    content: _Content
+    """As it was before it was proven."""
     tier: RemoteTier
     key: PartitionKey
     segment: Segment
@@ -77,10 +82,11 @@ class _OpenLog(NamedTuple):
     def read(self, start: int, length: int) -> NDArray[np.uint8]:
         """See `NearLog.read`."""
         wanted_bytes = max(0, min(length, self.segment.log_bytes - start))
-        data = b""
+        data, is_same = b"", False
         with suppress(OSError):
             data = os.pread(self.file.fileno(), wanted_bytes, start)
-        if len(data) < wanted_bytes:
+            is_same = _content_of(os.fstat(self.file.fileno())) == self.content
+        if not is_same or len(data) < wanted_bytes:
             address = address_of(self.key, self.segment)
             return self.tier.read_range(address, Part.LOG, start, length)
         self.counter.add(NearReads(reads=1, read_bytes=len(data)))
@@ -89,7 +95,7 @@ class _OpenLog(NamedTuple):
 
 def _proven(
     directory: LogDirectory, tier: RemoteTier, key: PartitionKey, segment: Segment
-) -> BinaryIO | None:
+) -> tuple[BinaryIO, _Content] | None:
     """The open `.log` of the segment; None: it is another's. Raises OSError and TierfoldError."""
     if directory.topic_id(key) != key.topic_id:
         return None
@@ -101,13 +107,17 @@ def _proven(
     )
     with opened(directory.folder(key), wanted) as files:
         status = os.fstat(files.log.fileno())
-        times = status.st_mtime_ns, status.st_ctime_ns
-        state = files.where, status.st_ino, status.st_size, *times
-        name = tier.uri(address_of(key, segment), Part.LOG), key, segment
+        content = _content_of(status)
+        state = status.st_ino, status.st_ctime_ns, content
+        name = files.where, tier.uri(address_of(key, segment), Part.LOG), key, segment
         known = _known.get(name)
         if known is None or known[0] != state:
             found = is_same(files, directory.path, tier, key, segment)
             if len(_known) >= _KNOWN_MAX:
                 _known.clear()
             known = _known[name] = state, found
-        return os.fdopen(os.dup(files.log.fileno()), "rb") if known[1] else None
+        return (os.fdopen(os.dup(files.log.fileno()), "rb"), content) if known[1] else None
+
+
+def _content_of(status: os.stat_result) -> _Content:
+    return status.st_size, status.st_mtime_ns

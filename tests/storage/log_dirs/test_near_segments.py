@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -90,6 +91,29 @@ def test_what_goes_after_it_was_proven_is_read_from_the_tier(known: Known) -> No
     assert near.read(0, LENGTH).tobytes() == content
     assert near.read(5, 10).tobytes() == content[5:15]
     assert known.near.counter.sum.reads == 1
+
+
+def test_what_a_broker_writes_over_it_after_it_was_proven_is_not_read(known: Known) -> None:
+    """As after an unclean election: it truncates the log, and appends other sound batches."""
+    near, content = known.found(), known.log.read_bytes()
+    assert near is not None
+    with known.log.open("r+b") as file:
+        file.truncate(0)
+        file.write(bytes(len(content) + 1))
+    assert near.read(0, LENGTH).tobytes() == content
+    assert known.near.counter.sum == NearReads()
+
+
+def test_each_of_two_directories_is_proven_once(
+    known: Known, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of them has a file that is not the segment's."""
+    other = Path(shutil.copytree(known.logs.path, tmp_path / "other"))
+    flip_last_byte(other / known.log.relative_to(known.logs.path))
+    near = near_segments([str(other), str(known.logs.path)], known.near.counter)
+    assert near.log_of(known.tier, ORDERS, known.segment) is not None
+    monkeypatch.setattr(os, "pread", lambda *_: b"")
+    assert near.log_of(known.tier, ORDERS, known.segment) is not None
 
 
 def cut_short(known: Known) -> None:
