@@ -3,7 +3,7 @@
 A segment may go if all of this holds, from the start of the log on; the active one never does.
 
     past local retention   by its age or by the log behind it; without a limit it stays
-    in the tier            as a whole
+    in the tier            as a whole; or it has expired, and the tier begins above it
     compacted              if the policy is `compact` alone: it ends below the cleaner offset
 
 KIP-1272 contradicts itself on the last one: its detailed design has it, another passage lets local
@@ -21,7 +21,7 @@ from enum import StrEnum
 from tierfold.compaction.discovery.view import PartitionView
 from tierfold.compaction.model.cleaner_vectors import resolved_cleaner_offset
 from tierfold.compaction.model.rules import Rules
-from tierfold.compaction.model.segments import LeaderEpoch
+from tierfold.compaction.model.segments import Hole, LeaderEpoch
 from tierfold.compaction.uploading.local_log import LocalLog, LocalSegment
 
 
@@ -59,15 +59,22 @@ class TierCopy:
     """The first offset that it does not have; `start_offset`: it has nothing."""
     cleaner_offset: int | None
     """What lies below is compacted; None: no round was committed."""
+    holes: tuple[Hole, ...] = ()
+    """Offsets in between that were taken for holes. Without brokers' metadata these may be of a
+    segment that was lost."""
 
-    def has(self, segment: LocalSegment, rules: Rules) -> bool:
-        """Whether it has the segment as a whole.
+    def has(self, segment: LocalSegment, *, is_expired: bool) -> bool:
+        """Whether it has the segment as a whole, or has dropped it.
 
-        What lies below its start has expired there, if the policy deletes. Otherwise it may never
-        have been uploaded.
+        What lies below its start may never have been uploaded. So that counts only once it has
+        expired.
         """
-        is_begun = rules.is_deleted or segment.start_offset >= self.start_offset
-        return is_begun and segment.end_offset < self.next_offset
+        is_begun = is_expired or segment.start_offset >= self.start_offset
+        is_hole = segment.size_bytes > 0 and any(
+            hole.start_offset <= segment.start_offset and segment.end_offset <= hole.end_offset
+            for hole in self.holes
+        )
+        return is_begun and segment.end_offset < self.next_offset and not is_hole
 
 
 def tier_copy(view: PartitionView, lineage: Sequence[LeaderEpoch]) -> TierCopy:
@@ -77,6 +84,7 @@ def tier_copy(view: PartitionView, lineage: Sequence[LeaderEpoch]) -> TierCopy:
         start_offset=view.segments[0].start_offset if view.segments else view.log_start_offset,
         next_offset=view.next_offset,
         cleaner_offset=None if clean is None else clean.offset,
+        holes=(*view.holes, *(view.state.holes if view.state else ())),
     )
 
 
@@ -98,7 +106,7 @@ def _reasons(
         reason = LocalRetentionReason.BEHIND_ANOTHER
         if not is_waiting:
             reason = _reason(segment, behind_bytes, rules, copy, now_ms)
-        is_waiting = is_waiting or not reason.may_go
+        is_waiting = not reason.may_go
         yield segment, reason
 
 
@@ -106,11 +114,14 @@ def _reason(
     segment: LocalSegment, behind_bytes: int, rules: Rules, copy: TierCopy, now_ms: int
 ) -> LocalRetentionReason:
     # As in a broker: by age once it is older, by size once as much is behind it.
-    is_old = 0 <= rules.kept_locally_ms < now_ms - segment.max_timestamp_ms
+    age_ms = now_ms - segment.max_timestamp_ms
+    is_old = 0 <= rules.kept_locally_ms < age_ms
     is_behind = 0 <= rules.kept_locally_bytes <= behind_bytes
     if not is_old and not is_behind:
         return LocalRetentionReason.KEPT
-    if not copy.has(segment, rules):
+    is_too_old = 0 <= rules.retention_ms < age_ms
+    is_expired = is_too_old or 0 <= rules.retention_bytes <= behind_bytes
+    if not copy.has(segment, is_expired=rules.is_deleted and is_expired):
         return LocalRetentionReason.NOT_IN_TIER
     waits = rules.local_retention_waits_for_compaction
     is_waited_for = waits and rules.is_compacted and not rules.is_deleted

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.compaction.builders import a_segment, a_state, cleaned_to
 from tierfold.compaction.discovery.view import PartitionView
 from tierfold.compaction.model.rules import Rules
-from tierfold.compaction.model.segments import LeaderEpoch, PartitionKey
+from tierfold.compaction.model.segments import Hole, LeaderEpoch, PartitionKey
 from tierfold.compaction.uploading.local_log import LocalLog, LocalSegment
 from tierfold.compaction.uploading.local_retention import (
     LocalRetentionReason,
@@ -110,13 +110,38 @@ def test_only_what_is_in_the_tier_as_a_whole(next_offset: int, expected: int) ->
 
 
 @pytest.mark.parametrize(
-    ("policy", "expected"), [(COMPACT, 0), (frozenset(), 0), (BOTH, 4), (DELETE, 4)]
+    ("policy", "limits", "expected"),
+    [
+        (BOTH, {"retention_ms": 350}, 2),
+        (DELETE, {"retention_ms": 400}, 1),
+        (DELETE, {"retention_bytes": 250}, 2),
+        (DELETE, {"retention_bytes": 251}, 1),
+        (DELETE, {"retention_ms": 0}, 4),
+        (DELETE, {"retention_bytes": 0}, 4),
+        (BOTH, {}, 0),
+        (COMPACT, {"retention_ms": 0}, 0),
+        (frozenset(), {"retention_ms": 0}, 0),
+    ],
 )
-def test_what_lies_below_the_tiers_start_has_expired_only_if_the_policy_deletes(
-    policy: frozenset[str], expected: int
+def test_what_lies_below_the_tiers_start_counts_only_once_it_has_expired(
+    policy: frozenset[str], limits: dict[str, int], expected: int
 ) -> None:
-    copy = replace(ALL, start_offset=5)
-    assert may_go(rules=replace(RULES, cleanup_policy=policy), copy=copy) == expected
+    """The tier may have been begun with a replica whose log begins later."""
+    rules = replace(RULES, local_retention_ms=0, cleanup_policy=policy, **limits)
+    copy = replace(ALL, start_offset=35)
+    assert may_go(rules=rules, copy=copy) == expected
+    if expected < 4:
+        assert reasons(rules=rules, copy=copy)[expected] is LocalRetentionReason.NOT_IN_TIER
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "expected"), [(10, 19, 1), (5, 25, 1), (11, 19, 4), (10, 18, 4)]
+)
+def test_a_segment_that_is_a_hole_in_the_tier_stays(start: int, end: int, expected: int) -> None:
+    copy = replace(ALL, holes=(Hole(start_offset=start, end_offset=end),))
+    assert may_go(copy=copy) == expected
+    emptied = replace(OLD, rolled=tuple(replace(one, size_bytes=0) for one in OLD.rolled))
+    assert may_go(emptied, copy=copy) == 4, "it has no record"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any, Final
 
@@ -74,6 +75,32 @@ def test_a_partition_that_the_tier_does_not_have_stays(logs: WrittenLogDir, tier
     found = command("local-retention", logs.path, tier, "--topic", "others", "--json").partitions
     assert decisions(found["others", 0]) == [LocalRetentionReason.NOT_IN_TIER]
     assert found["others", 0]["tier_next_offset"] == 0
+
+
+def test_what_lies_below_the_tiers_start_and_has_not_expired_stays(
+    logs: WrittenLogDir, tmp_path: Path
+) -> None:
+    """Another replica began the tier, whose log begins later; or a wrong retention did."""
+    kept = {"cleanup.policy": "compact,delete", "retention.ms": "-1"}
+    later = WrittenLogDir(tmp_path / "later").filled(ORDERS, 1, start=20)
+    (begun := tmp_path / "begun").mkdir()
+    assert tierfold.upload(later.path, begun, settings=kept).outcome == "uploaded"
+    found = tierfold.local_retention(logs.path, begun, settings={**kept, "local.retention.ms": "0"})
+    assert [one.deletable for one in found.partitions] == [()]
+    assert found.partitions[0].reason == "from offset 0 on, it is not in the tier"
+
+
+def test_a_segment_that_the_tier_lost_with_its_catalog_stays(
+    logs: WrittenLogDir, tmp_path: Path
+) -> None:
+    """The gap counts as a hole, as between two uploads."""
+    (lost := tmp_path / "lost").mkdir()
+    assert tierfold.upload(logs.path, lost).outcome == "uploaded"
+    shutil.rmtree(lost / "_tierfold")
+    for file in [*lost.rglob(f"{10:020d}-*")]:
+        file.unlink()
+    (found,) = tierfold.local_retention(logs.path, lost).partitions
+    assert found.reason == "from offset 10 on, it is not in the tier"
 
 
 def test_a_log_of_another_history_is_refused(
