@@ -35,8 +35,10 @@ def _refused_tiered(log: LocalLog, view: PartitionView) -> Refusal | None:
 
 def refused_lineage(log: LocalLog, view: PartitionView) -> Refusal | None:
     """The refusal of another history: an unclean election cut off one of the two logs."""
-    if not view.lineage or not view.segments or not log.lineage:
+    if not view.lineage or not view.segments:
         return None
+    if not log.lineage:
+        return _refused_unknown(log)
     known = CoveredEpochs(epochs=view.lineage, end_offset=view.next_offset - 1)
     own = CoveredEpochs(epochs=log.lineage, end_offset=max(log.active_start_offset - 1, _last(log)))
     found = disagreement(own, known)
@@ -57,6 +59,19 @@ def refused_lineage(log: LocalLog, view: PartitionView) -> Refusal | None:
             " and upload into another one."
         )
     return Refusal(reason=RefusalReason.LINEAGE_DIVERGED, detail=detail, remedy=remedy)
+
+
+def _refused_unknown(log: LocalLog) -> Refusal | None:
+    """The refusal of segments of which nothing says who led the partition."""
+    if not log.rolled:
+        return None
+    return Refusal(
+        reason=RefusalReason.LINEAGE_UNCLEAR,
+        detail="the log directory has segments, and its leader-epoch-checkpoint is empty: nothing"
+        " shows that they are of the tier's log",
+        remedy="Of a copy, copy the folder again; else take the log directory of another replica,"
+        " or leave the topic out with --topic.",
+    )
 
 
 def _last(log: LocalLog) -> int:

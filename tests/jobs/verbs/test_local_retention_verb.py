@@ -115,6 +115,15 @@ def test_a_log_of_another_history_is_refused(
     assert "refused, see below" in command("local-retention", newer.path, tier).stdout
 
 
+def test_a_log_of_which_nothing_says_who_led_it_is_refused(
+    logs: WrittenLogDir, tier: Path
+) -> None:
+    (logs.folder(ORDERS) / "leader-epoch-checkpoint").write_text("0\n0\n")
+    ran = command("local-retention", logs.path, tier, "--json")
+    assert (ran.code, [one["code"] for one in ran.entry["refusals"]]) == (3, ["lineage_unclear"])
+    assert command("upload", logs.path, tier, "--dry-run").code == 3
+
+
 def test_wrong_settings_are_refused_and_what_is_no_log_directory_is_an_error(
     logs: WrittenLogDir, tier: Path
 ) -> None:
