@@ -102,13 +102,14 @@ class Opened:
         look = self.context.cluster_view
         beside = remarks_beside(self.settings, look, has_advice=self.has_advice)
         more = (*more, *beside.warnings, *on_unknown_classes(self.context))
-        Remarks(warnings=more, notes=beside.notes).log()
+        notes = (*beside.notes, *on_missing_log_dirs(self.context))
+        Remarks(warnings=more, notes=notes).log()
         doubts = () if self.context.clocks is None else self.context.clocks.warnings
         return About(
             tier=self.context.tier_uri,
             run_id=run_id,
             warnings=(*self.remarks.warnings, *doubts, *more),
-            notes=(*self.remarks.notes, *beside.notes, *on_missing_log_dirs(self.context)),
+            notes=(*self.remarks.notes, *notes),
             spent=spent_in(self.context),
             near=self.context.near_reads.sum if self.context.log_dirs else None,
             started_at_ms=self.context.begun_ms,

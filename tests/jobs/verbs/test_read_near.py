@@ -213,12 +213,12 @@ def test_a_directory_that_is_nowhere_is_a_note(
     tier: Path, logs: WrittenLogDir, tmp_path: Path
 ) -> None:
     elsewhere = tmp_path / "elsewhere"
-    found = tierfold_command(
-        "verify", tier, "--engine", "local", "--log-dir", elsewhere, "--json"
-    )
+    words = ("verify", tier, "--engine", "local", "--log-dir", elsewhere)
+    found = tierfold_command(*words, "--json")
     assert found.code == 0
     (note,) = (one for one in found.document["notes"] if "--log-dir" in one)
     assert str(elsewhere) in note
+    assert note in tierfold_command(*words).stderr
     assert found.document["log_dirs"] == {"reads": 0, "read_bytes": 0}
     # Another machine of a cluster may have it.
     assert tierfold.verify(tier, engine="local", log_dirs=[elsewhere, logs.path]).notes == ()

@@ -153,6 +153,17 @@ def cleaned(known: Known) -> None:
     known.logs.note(CLEANER_OFFSETS, {ORDERS: 11})
 
 
+def test_a_cleaner_that_ended_below_it_left_it_alone(known: Known) -> None:
+    known.logs.note(CLEANER_OFFSETS, {ORDERS: 10})
+    assert known.found() is not None
+
+
+def ending_above(known: Known) -> None:
+    content = bytearray(known.log.read_bytes())
+    content[len(content) // 2 + 7] += 1  # The first offset of the second of two equal batches.
+    known.log.write_bytes(content)
+
+
 def out_of_order(known: Known) -> None:
     content = known.log.read_bytes()
     half = len(content) // 2
@@ -163,7 +174,8 @@ def out_of_order(known: Known) -> None:
     "change",
     [
         lambda known: flip_last_byte(known.log),
-        *(cut_short, of_another_topic, of_another_leader, beginning_below, out_of_order),
+        *(cut_short, of_another_topic, of_another_leader, beginning_below, ending_above),
+        out_of_order,
         *(being_replaced, rolled_elsewhere, cleaned),
         *(with_another(".index"), with_another(".timeindex")),
         lambda known: known.log.unlink(),
