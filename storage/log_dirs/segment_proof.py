@@ -63,6 +63,8 @@ def is_same(
     stated = tier.stored_checksum(address_of(key, segment), Part.LOG)
     if stated is not None:
         return stated == StoredChecksum(size_bytes=segment.log_bytes, crc32c=crc32c)
+    if not (directory / CLEANER_OFFSETS).exists():  # A broker makes it as it starts.
+        return False
     cleaned = read_offset_checkpoint(directory / CLEANER_OFFSETS)
     return cleaned.get((key.topic, key.partition), 0) <= segment.own_start_offset
 

@@ -17,7 +17,11 @@ from tierfold.storage.indexes.leader_epoch_checkpoint import write_leader_epoch_
 from tierfold.storage.indexes.producer_snapshot import write_producer_snapshot
 from tierfold.storage.kafka.batch_draft import BatchDraft
 from tierfold.storage.kafka.batch_headers import read_heads
-from tierfold.storage.log_dirs.offset_checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS
+from tierfold.storage.log_dirs.offset_checkpoints import (
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    RECOVERY_POINTS,
+)
 from tierfold.storage.tiers.remote_tier import Part, RemoteTier, address_of
 
 _SUFFIXES: Final = {
@@ -35,6 +39,7 @@ class WrittenLogDir:
         self.path = path
         path.mkdir(parents=True)
         (path / "meta.properties").write_text("version=1\ncluster.id=c\nnode.id=1\n")
+        (path / CLEANER_OFFSETS).write_bytes(b"")
         self._ends: dict[PartitionKey, int] = {}
 
     def filled(self, key: PartitionKey, segments: int, start: int = 0) -> WrittenLogDir:

@@ -178,6 +178,7 @@ def out_of_order(known: Known) -> None:
         out_of_order,
         *(being_replaced, rolled_elsewhere, cleaned),
         *(with_another(".index"), with_another(".timeindex")),
+        lambda known: (known.logs.path / CLEANER_OFFSETS).unlink(),
         lambda known: known.log.unlink(),
     ],
 )
