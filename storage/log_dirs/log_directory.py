@@ -18,7 +18,8 @@ out. So a listing counts only if it shows that none is being replaced:
 
     no `.swap`                               that is what the new files are called meanwhile
     no `.snapshot` between two segments      each segment but the first has one where it begins,
-                                             which a replacement does not rename
+                                             which a replacement does not rename; of others
+                                             `stray_snapshots`
     no segment missing at the log's start    the leader epochs begin at the log start, or below
 Rule: Kafka `LogManager`, `LogFileUtils`, `PartitionMetadataFile`, `LocalLog.replaceSegments`.
 """
@@ -28,7 +29,8 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterator
+from bisect import bisect
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
@@ -52,6 +54,7 @@ from tierfold.storage.log_dirs.offset_checkpoints import (
     OffsetsByName,
     read_offset_checkpoint,
 )
+from tierfold.storage.log_dirs.stray_snapshots import is_within
 
 META_PROPERTIES: Final = "meta.properties"
 LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
@@ -169,7 +172,8 @@ class LogDirectory:
             f"segments were being replaced each of the {_TRIES} times that it was read",
             where=str(self.folder(key)),
             remedy="Run again. If no broker is at work there, it died while it cleaned the log:"
-            " start it once, which finishes that.",
+            " start it once, which finishes that. Of a copy, copy the folder again. If a snapshot"
+            " lies where no segment begins or goes on, restart the broker, which deletes it.",
         )
 
     def _topic_id(self, folder: str) -> str | None:
@@ -204,7 +208,7 @@ class LogDirectory:
                 where=str(folder),
                 remedy="Of a copy, copy the folder again; else leave the topic out with --topic.",
             )
-        rolled = tuple(_segment(folder, start, following) for start, following in pairwise(logs))
+        rolled = tuple(_segment(folder, *span, snapshots) for span in pairwise(logs))
         return LocalLog(
             key=key,
             rolled=rolled,
@@ -229,10 +233,17 @@ def _offsets(folder: Path) -> tuple[list[int], list[int]]:
 
     Raises FileNotFoundError while a segment is being replaced.
     """
-    logs, snapshots = listed_offsets(folder)
-    if logs and {one for one in snapshots if min(logs) < one < max(logs)} - logs:
+    logs, snapshots = map(sorted, listed_offsets(folder))
+    between = {one for one in snapshots if logs and logs[0] < one < logs[-1]}.difference(logs)
+    if not all(_is_stray(folder, logs[bisect(logs, one) - 1], one) for one in between):
         raise being_replaced(folder)
-    return sorted(logs), sorted(snapshots)
+    return logs, snapshots
+
+
+def _is_stray(folder: Path, start: int, offset: int) -> bool:
+    """Whether the segment that starts there has what the snapshot stands for."""
+    log, index = (segment_file(folder, start, suffix) for suffix in ("log", "index"))
+    return is_within(log, index, offset)
 
 
 def listed_offsets(folder: Path) -> tuple[set[int], set[int]]:
@@ -254,7 +265,7 @@ def being_replaced(folder: Path) -> FileNotFoundError:
     return FileNotFoundError(errno.ENOENT, "a segment is being replaced", str(folder))
 
 
-def _segment(folder: Path, start: int, following: int) -> LocalSegment:
+def _segment(folder: Path, start: int, following: int, snapshots: Iterable[int]) -> LocalSegment:
     log = segment_file(folder, start, "log").stat()
     last = _last_entry(segment_file(folder, start, "timeindex"))
     newest_ms = int.from_bytes(last[:8], "big", signed=True) if any(last) else -1
@@ -263,6 +274,7 @@ def _segment(folder: Path, start: int, following: int) -> LocalSegment:
         end_offset=following - 1,
         size_bytes=log.st_size,
         max_timestamp_ms=newest_ms if newest_ms >= 0 else log.st_mtime_ns // 1_000_000,
+        stray_snapshots=frozenset(one for one in snapshots if start < one < following),
     )
 
 

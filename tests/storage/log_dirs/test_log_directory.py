@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import struct
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +19,7 @@ from tierfold.storage.log_dirs import log_directory
 from tierfold.storage.log_dirs.log_directory import LogDirectory
 from tierfold.storage.log_dirs.offset_checkpoints import LOG_STARTS, read_offset_checkpoint
 from tierfold.storage.log_dirs.segment_files import SegmentReplaced, opened
+from tierfold.storage.log_dirs.stray_snapshots import is_within
 
 ORDERS = key_of("orders")
 
@@ -108,6 +111,52 @@ def test_a_segment_that_is_being_replaced_is_waited_for(
     assert waits == [0, 50, 100, 150]
     spans = [(one.start_offset, one.end_offset) for one in log.rolled]
     assert spans == [(0, 9), (10, 19), (20, 29)]
+
+
+def test_a_snapshot_of_a_shutdown_lies_within_the_segment_that_went_on(
+    logs: WrittenLogDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[int] = []
+    monkeypatch.setattr(log_directory, "pause", waits.append)
+    logs.file(ORDERS, 5, "snapshot").touch()
+    directory = LogDirectory(logs.path)
+    log = directory.log(ORDERS, directory.checkpoints())
+    assert [one.stray_snapshots for one in log.rolled] == [{5}, set()]
+    assert waits == [0]
+    with opened(directory.folder(ORDERS), log.rolled[0]) as files:
+        assert files.segment.size_bytes > 0
+
+
+@pytest.mark.parametrize("kept", ["the first batch", "nothing", "half a header", "no index"])
+def test_a_snapshot_that_no_batch_reaches_may_be_that_of_a_segment_on_its_way(
+    logs: WrittenLogDir, monkeypatch: pytest.MonkeyPatch, kept: str
+) -> None:
+    waits: list[int] = []
+    monkeypatch.setattr(log_directory, "pause", waits.append)
+    logs.file(ORDERS, 5, "snapshot").touch()
+    log, index = logs.file(ORDERS, 0, "log"), logs.file(ORDERS, 0, "index")
+    first_bytes = int.from_bytes(log.read_bytes()[8:12], "big") + 12
+    index.write_bytes(b"")
+    size_bytes = {"the first batch": first_bytes, "nothing": 0, "half a header": first_bytes + 30}
+    os.truncate(log, size_bytes.get(kept, log.stat().st_size))
+    if kept == "no index":
+        index.unlink()
+    directory = LogDirectory(logs.path)
+    with pytest.raises(UnreadableObject, match="being replaced each of the 8 times"):
+        directory.log(ORDERS, directory.checkpoints())
+    assert len(waits) == 8
+
+
+def test_the_index_leads_to_the_end_of_a_segment(logs: WrittenLogDir) -> None:
+    log, index = logs.file(ORDERS, 0, "log"), logs.file(ORDERS, 0, "index")
+    first_bytes = int.from_bytes(log.read_bytes()[8:12], "big") + 12
+    index.write_bytes(struct.pack(">ii", 9, first_bytes))
+    with log.open("r+b") as file:
+        file.write(bytes(12))  # What is above is not read.
+    assert is_within(log, index, 9)
+    assert not is_within(log, index, 10)
+    index.write_bytes(b"")
+    assert not is_within(log, index, 9)
 
 
 def test_what_a_broker_that_died_left_is_one_clear_error(
