@@ -16,6 +16,7 @@ from tests.brokers.filled_topic import Filling, create_filled
 from tests.brokers.topics import Record, Topic
 from tests.jobs.commands import tierfold as command
 from tests.jobs.tiers import records_in
+from tests.storage.emulators import IDENTITY, new_bucket, versitygw_server
 from tierfold.storage.log_dirs.offset_checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS
 from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER
 
@@ -75,6 +76,21 @@ def cleaning(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]
         yield running
 
 
+@pytest.fixture(params=["folder", "bucket"])
+def place(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[str, Path]:
+    """A new tier: its address, and the folder in which its objects are files."""
+    if request.param == "folder":
+        (tier := tmp_path / "tier").mkdir()
+        return str(tier), tier
+    server = versitygw_server()
+    for name, value in (*IDENTITY.items(), ("AWS_ENDPOINT_URL", server.endpoint)):
+        monkeypatch.setenv(name, value)
+    bucket = new_bucket(server.endpoint)
+    return f"s3://{bucket}/tier", server.folder / bucket / "tier"
+
+
 def latest(records: Iterable[Record], below: int) -> dict[bytes | None, bytes | None]:
     """The value of each key's newest record, of keys without one from `below` on."""
     newest = {one.key: one for one in records}
@@ -83,10 +99,12 @@ def latest(records: Iterable[Record], below: int) -> dict[bytes | None, bytes | 
 
 @pytest.mark.soak
 def test_a_hundred_uploads_beside_a_broker_that_writes_rolls_and_cleans(
-    cleaning: KafkaCluster, tmp_path: Path
+    cleaning: KafkaCluster, place: tuple[str, Path]
 ) -> None:
+    tier, folder = place
+    name = "busy-in-bucket" if tier.startswith("s3:") else "busy"
     topic = cleaning.create(
-        "busy",
+        name,
         remote_storage_enable="false",
         cleanup_policy="compact",
         min_cleanable_dirty_ratio="0.01",
@@ -95,26 +113,29 @@ def test_a_hundred_uploads_beside_a_broker_that_writes_rolls_and_cleans(
     stopping = threading.Event()
     writer = threading.Thread(target=write, args=(topic, stopping))
     writer.start()
-    (tier := tmp_path / "tier").mkdir()
     data = cleaning.brokers[0].data
+    cleaning.wait((data / f"{name}-0" / "partition.metadata").exists, "the partition's folder")
     outcomes = []
     try:
         for turn in range(TURNS):
-            (found,) = tierfold.upload(data, tier, topics=["busy"]).partitions
+            (found,) = tierfold.upload(data, tier, topics=[name]).partitions
             outcomes.append(found.outcome)
             assert found.outcome in {"uploaded", "nothing_to_do", "left"}, (turn, found.reason)
             if turn % 10 == 9:
-                (sound,) = tierfold.verify(tier, engine="local").partitions
+                # Every other time as far as possible by what the broker has, which it cleans.
+                near = [data] if turn % 20 == 9 else []
+                (sound,) = tierfold.verify(tier, engine="local", log_dirs=near).partitions
                 assert sound.outcome in {"sound", "ok", "nothing_to_do"}, sound.reason
     finally:
         stopping.set()
         writer.join()
     assert outcomes.count("uploaded") > 10
     time.sleep(1)  # The checkpoints follow.
-    tierfold.upload(data, tier, topics=["busy"])
+    tierfold.upload(data, tier, topics=[name])
     # A consumer that reads to the end has, of each key, what the tier has.
-    segments = command("status", tier, "--json", "--segments").partitions["busy", 0]["segments"]
-    uploaded = sorted(records_in([one["log"] for one in segments]))
+    segments = command("status", tier, "--json", "--segments").partitions[name, 0]["segments"]
+    logs = [str(folder / one["log"].removeprefix(f"{tier}/")) for one in segments]
+    uploaded = sorted(records_in(logs))
     found = {key: value for _, key, value in uploaded}
     wanted = latest(topic.read(), segments[-1]["end_offset"] + 1)
     assert {key: found[key] for key in wanted} == wanted
