@@ -60,7 +60,7 @@ def context_of(
     context = run_context(str(planned.kafka.tier), planned._scope[1])
     return replace(
         context,
-        tier=ChangingTier(context.tier.store, before or {}, after or {}),
+        tier=ChangingTier(context.tier.store, before=before or {}, after=after or {}),
         cluster=RunCluster(client(planned.kafka.servers, {})),
     )
 

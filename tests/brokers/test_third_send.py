@@ -155,6 +155,7 @@ def test_what_was_replaced_goes_and_brokers_forget_it(
     assert (again["outcome"], again["events_sent"]) == ("nothing_to_do", 0)
 
 
+@pytest.mark.soak
 def test_nothing_goes_while_a_broker_still_gives_what_was_dropped(
     kafka: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

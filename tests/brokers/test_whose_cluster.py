@@ -164,6 +164,7 @@ def notes(kafka: KafkaCluster) -> Iterator[ServiceNotes]:
     shutil.rmtree(kafka.tier / FOLDER, ignore_errors=True)
 
 
+@pytest.mark.soak
 def test_a_tier_that_moved_is_noted_once(
     kafka: KafkaCluster, tmp_path: Path, notes: ServiceNotes
 ) -> None:
@@ -241,6 +242,7 @@ def test_each_commit_beside_brokers_notes_that_the_tier_moved(
     assert served.plan(*NO_MARGIN).code == 0
 
 
+@pytest.mark.soak
 def test_where_another_run_writes_the_note_meanwhile_no_row_changes(
     kafka: KafkaCluster, tmp_path: Path, notes: ServiceNotes
 ) -> None:
