@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
@@ -123,10 +123,12 @@ def refused(door: EventDoor, batch: OutgoingBatch) -> TierfoldError:
     return outcome.error
 
 
-def refused_soon(door: EventDoor, what: str) -> TierfoldError:
+def refused_soon(
+    door: EventDoor, what: str, batch: Callable[[], OutgoingBatch] | None = None
+) -> TierfoldError:
     """Why brokers refuse a batch, once a changed setting has reached them."""
     deadline = time.monotonic() + 10
-    while isinstance(outcome := only(door.send([a_batch()])), Sent):
+    while isinstance(outcome := only(door.send([(batch or a_batch)()])), Sent):
         assert time.monotonic() < deadline
     assert isinstance(outcome, RefusedByBrokers), outcome
     assert what in outcome.error.what
