@@ -55,7 +55,7 @@ class Rules:
     """How long a broker keeps a segment on its disks; -1: forever, -2: as `retention_ms`."""
     local_retention_bytes: int = AS_RETENTION
     """How much of the log a broker keeps on its disks; -1: all, -2: as `retention_bytes`."""
-    local_retention_waits_for_compaction: bool = True
+    local_retention_compacted_only: bool = True
     """Whether a segment of a topic with the policy `compact` alone stays there until it is
     compacted, as the detailed design of KIP-1272 says (tierfold's own setting)."""
     remote_copy_lag_ms: int = 0

@@ -7,7 +7,7 @@ A segment may go if all of this holds, from the start of the log on; the active 
     compacted              if the policy is `compact` alone: it ends below the cleaner offset
 
 KIP-1272 contradicts itself on the last one: its detailed design has it, another passage lets local
-retention alone decide. `local.retention.waits.for.compaction=false` chooses that one.
+retention alone decide. `local.retention.compacted.only=false` chooses that one.
 Rule: Kafka 4.4 `UnifiedLog.deleteRetentionMsBreachedSegments`,
 `deleteRetentionSizeBreachedSegments`, `isSegmentEligibleForDeletion`.
 """
@@ -123,7 +123,7 @@ def _reason(
     is_expired = is_too_old or 0 <= rules.retention_bytes <= behind_bytes
     if not copy.has(segment, is_expired=rules.is_deleted and is_expired):
         return LocalRetentionReason.NOT_IN_TIER
-    waits = rules.local_retention_waits_for_compaction
+    waits = rules.local_retention_compacted_only
     is_waited_for = waits and rules.is_compacted and not rules.is_deleted
     if is_waited_for and segment.end_offset >= (copy.cleaner_offset or 0):
         return LocalRetentionReason.NOT_COMPACTED

@@ -61,7 +61,7 @@ def local_retention_verb(output: Output, **given: Any) -> None:
     A rolled segment may go once local.retention.ms has passed since its newest record, or once
     local.retention.bytes of log are behind it; both are by default the topic's whole retention. It
     must be in the tier, and each segment waits for those below it. With the policy compact alone it
-    also stays until it is compacted there, unless local.retention.waits.for.compaction=false.
+    also stays until it is compacted there, unless local.retention.compacted.only=false.
 
     \b
     Examples:

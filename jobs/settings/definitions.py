@@ -191,9 +191,9 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         doc="How much of a log brokers keep on their disks. -1: all. -2: as retention.bytes.",
     ),
     Setting(
-        name="local.retention.waits.for.compaction",
+        name="local.retention.compacted.only",
         kind=TRUE_OR_FALSE,
-        broker_names=("local.retention.waits.for.compaction",),
+        broker_names=("local.retention.compacted.only",),
         source=TIERFOLD,
         doc="For local-retention. true: with the policy compact alone, a segment stays on brokers' "
         "disks until it is compacted in the tier. false: local retention alone decides.",

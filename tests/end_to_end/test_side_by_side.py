@@ -68,6 +68,7 @@ def must_be_done_without_waste(tier: Path, ended: list[Ran]) -> None:
     assert signs_in(tier) == []
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.soak)])
 def test_runs_side_by_side_share_the_work(
     tier: Path, runs: list[Application], count: int

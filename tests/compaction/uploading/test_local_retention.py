@@ -163,13 +163,13 @@ def test_under_another_policy_local_retention_alone_decides(policy: frozenset[st
 
 
 def test_in_the_other_passage_of_the_kip_local_retention_alone_decides() -> None:
-    rules = replace(RULES, local_retention_waits_for_compaction=False)
+    rules = replace(RULES, local_retention_compacted_only=False)
     assert may_go(rules=rules, copy=replace(ALL, cleaner_offset=None)) == 4
 
 
 def model(log: LocalLog, rules: Rules, copy: TierCopy) -> int:
     """How many of the first segments may go, as the rules say it."""
-    waits = rules.cleanup_policy == COMPACT and rules.local_retention_waits_for_compaction
+    waits = rules.cleanup_policy == COMPACT and rules.local_retention_compacted_only
     for count, segment in enumerate(log.rolled):
         behind = log.active_bytes + sum(one.size_bytes for one in log.rolled[count + 1 :])
         old = rules.local_retention_ms >= 0 and (
@@ -204,7 +204,7 @@ def test_the_model_says_the_same(
         cleanup_policy=policy,
         local_retention_ms=kept_ms,
         local_retention_bytes=kept_bytes,
-        local_retention_waits_for_compaction=waits,
+        local_retention_compacted_only=waits,
     )
     start, end, cleaner = offsets
     copy = TierCopy(start_offset=start, next_offset=end, cleaner_offset=cleaner)

@@ -32,6 +32,7 @@ def tiers(lab: KafkaLab, tmp_path_factory: pytest.TempPathFactory) -> list[Kille
     return killed_round(tmp_path_factory.mktemp("killed"), SEED, KILLS, lab, ON_BOTH)
 
 
+@pytest.mark.soak
 def test_after_any_kill_the_tier_is_whole_and_the_next_run_finishes(
     tiers: list[KilledTier],
 ) -> None:
@@ -39,6 +40,7 @@ def test_after_any_kill_the_tier_is_whole_and_the_next_run_finishes(
     assert len(kills_of(tiers)) == KILLS
 
 
+@pytest.mark.soak
 def test_some_kills_hit_the_work(tiers: list[KilledTier]) -> None:
     # What a kill hits depends on the machine; if none hits the work, nothing is tested.
     assert any(kill.after.orphans + kill.after.hidden for kill in kills_of(tiers))

@@ -9,6 +9,7 @@ from tests.faults.malformed.malformed_run import ParserRun, run
 DYING = "tests.faults.malformed.malformed_dying"
 
 
+@pytest.mark.soak
 def test_the_report_names_a_parser_that_crashes_hangs_takes_all_memory_or_lies() -> None:
     found = run(ParserRun(name="dying", seed=1, inputs=7, checks_bounds=False, child=DYING))
     assert (found.inputs, found.right, found.refused) == (7, 1, 0)

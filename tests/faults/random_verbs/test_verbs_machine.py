@@ -36,6 +36,7 @@ SEED = 4
 STEPS = 100
 
 
+@pytest.mark.soak
 def test_a_hundred_steps_violate_no_invariant_and_reach_every_event(tmp_path: Path) -> None:
     machine = Machine(tmp_path / "tier", SEED)
     play(machine, STEPS)

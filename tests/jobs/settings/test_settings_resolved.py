@@ -98,7 +98,7 @@ def test_every_setting_can_be_given_by_each_of_its_names(tmp_path: Path) -> None
     text = {"cleanup.policy": "compact", "compaction.strategy": "timestamp"}
     text |= {"segment.index.bytes": "4", "tier.binding": "detached", "bloom.filter.fpp": "0.1"}
     text |= {"publish": "false", "message.timeout.ms": "1000", "rewrite.young.objects": "true"}
-    text |= {"local.retention.waits.for.compaction": "false"}
+    text |= {"local.retention.compacted.only": "false"}
     for name, spelling in BY_BROKER_NAME.items():
         value = text.get(spelling.setting.name, "1")
         table = "cluster" if name in OF_CLUSTER else "broker"

@@ -156,7 +156,7 @@ def test_what_is_refused_for_another_reason_is_not_forgotten(tmp_path: Path) -> 
 
 def lost_gap(tier: Path) -> str:
     upload(tier, 12, 13, NEW)
-    return "ends at offset 9"
+    return "offsets 10 to 11: a hole"
 
 
 def lost_part(tier: Path) -> str:

@@ -133,6 +133,7 @@ def test_a_second_opinion_honours_it(spark: SparkSession, tier: Path) -> None:
     assert (found.code, found.partitions["large", 0]["second_opinion"]["keys"]) == (0, 2)
 
 
+@pytest.mark.soak
 def test_dump_has_an_option_that_its_message_names(tier: Path) -> None:
     log = large_log(tier)
     refused = tierfold("dump", log)

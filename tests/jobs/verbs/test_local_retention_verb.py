@@ -61,7 +61,7 @@ def test_on_the_command_line_nothing_of_either_place_changes(
     assert ran.entry["reason"] == "from offset 30 on, it is not compacted yet"
     both = command(*words, "--set", "cleanup.policy=compact,delete", "--json").entry
     assert decisions(both) == [*[LocalRetentionReason.OLD] * 4, LocalRetentionReason.NOT_IN_TIER]
-    other = "local.retention.waits.for.compaction=false"
+    other = "local.retention.compacted.only=false"
     assert decisions(command(*words, *ALWAYS, "--set", other, "--json").entry) == decisions(both)
     kept = command(*words, *ALWAYS, "--set", "local.retention.ms=-1", "--set", "retention.ms=-1")
     assert "1 partition: ok. 0 segments may go" in kept.stdout

@@ -120,6 +120,7 @@ def test_the_tables_end_with_the_requests_and_their_price(tier: str) -> None:
     assert "per TB compacted" in line
 
 
+@pytest.mark.soak
 def test_the_plan_of_an_unchanged_tier_reads_no_object(tmp_path: Path, proxy: Proxy) -> None:
     keys = [key_of("many", number) for number in range(30)]
     folder = updated_tier(tmp_path / "tier", keys, segments=6)
