@@ -170,9 +170,10 @@ class RunsResult:
             (one for run in newest for one in run.failed),
             key=lambda one: (_urgency(one.outcome), one.topic, one.partition),
         )
-        # Several verbs may be stopped by the same thing.
-        said = {(_name(one), one.reason): one for one in reversed(failed)}
-        problems = [*reversed(said.values())]
+        said: dict[tuple[str, str], RunPartition] = {}
+        for one in failed:  # Several verbs may be stopped by the same thing.
+            said.setdefault((_name(one), one.reason), one)
+        problems = [*said.values()]
         for one in problems[:PROBLEMS_MAX]:
             line = f"{_name(one)} {in_words(one.outcome)}: {one.reason}"
             print_paragraph(console, Text(printable(line)))

@@ -63,6 +63,15 @@ def test_a_run_names_what_failed_first_and_each_reason_follows_once() -> None:
     assert " more" not in text
 
 
+def test_what_several_verbs_say_stands_where_the_most_urgent_one_is() -> None:
+    first = replace(CORRUPT, partition=1, outcome="refused")
+    of_compact = replace(NIGHT, failed=(replace(first, partition=2, outcome="failed"), first))
+    of_vacuum = replace(NIGHT, command="vacuum", failed=(replace(first, partition=2),))
+    text = screen([of_vacuum, of_compact])
+    lines = [line for line in text.splitlines() if line.startswith("orders-")]
+    assert [line.partition(":")[0] for line in lines] == ["orders-2 failed", "orders-1 refused"]
+
+
 def test_what_failed_in_an_older_run_of_the_same_verb_is_named_without_its_reason() -> None:
     text = screen([replace(NIGHT, run="20260102T000000-1", failed=(GAP,)), NIGHT])
     assert "orders-17 failed; orders-4 refused" in text
