@@ -68,8 +68,8 @@ def _updated(state: PartitionState, update: Update) -> PartitionState:
         case NoteRetired(segments=new):
             return replace(state, retired=(*state.retired, *_retired(new, state, update)))
         case AddSegments(segments=segments):
-            stamped = (with_vectors(segment, state) for segment in segments)
-            live = sorted((*state.segments, *stamped), key=lambda segment: segment.start_offset)
+            added = with_vectors(segments, state)
+            live = sorted((*state.segments, *added), key=lambda segment: segment.start_offset)
             return replace(state, segments=tuple(live))
         case NoteStrategy(name=name):
             return replace(state, strategies=with_strategy(state.strategies, name))

@@ -13,7 +13,7 @@ that leader epoch was the newest in the tier.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -52,16 +52,16 @@ def leader_cleaner_offsets(row: PartitionState) -> tuple[CleanerOffset, ...]:
     return (*earlier, present)[-CLEANER_OFFSETS_KEPT:]
 
 
-def with_vectors(segment: Segment, row: PartitionState) -> Segment:
-    """The segment with both vectors of the row that adds it.
+def with_vectors(segments: Iterable[Segment], row: PartitionState) -> list[Segment]:
+    """The segments with both vectors of the row that adds them.
 
-    Once brokers read one, it goes from here into what is published of the segment, too.
+    Once brokers read one, it goes from here into what is published of the segments, too.
     """
-    return replace(
-        segment,
-        cleaner_offsets=row.cleaner_offsets,
-        leader_cleaner_offsets=leader_cleaner_offsets(row),
-    )
+    own, by_leader = row.cleaner_offsets, leader_cleaner_offsets(row)
+    return [
+        replace(segment, cleaner_offsets=own, leader_cleaner_offsets=by_leader)
+        for segment in segments
+    ]
 
 
 def resolved_cleaner_offset(

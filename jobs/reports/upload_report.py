@@ -54,7 +54,7 @@ class UploadResult(Result[PartitionUpload]):
             "uploaded_bytes": report.bytes_out,
         }
         if partition.facts is not None:
-            clean = partition.facts.cleaner_offset
+            clean, cleaned = partition.facts.cleaner_offset, {*partition.facts.cleaned}
             entry["cleaner_offset"] = None if clean is None else clean.offset
             entry["cleaner_leader_epoch"] = None if clean is None else clean.epoch
             entry["local_segments"] = [
@@ -62,7 +62,7 @@ class UploadResult(Result[PartitionUpload]):
                     **fields(one.segment, "start_offset", "end_offset", "size_bytes"),
                     "is_upload": one.reason.is_upload,
                     "decision": one.reason.value,
-                    "is_cleaned": one.segment in partition.facts.cleaned,
+                    "is_cleaned": one.segment in cleaned,
                 }
                 for one in partition.facts.plan.decisions
             ]

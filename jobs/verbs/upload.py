@@ -245,8 +245,7 @@ def _row_after(
         return done.error
     try:
         facts = facts_of(context, row.key, row, context.tier.listing(row.key))
-        written = [with_vectors(segment, row) for segment in done.segments]
-        view = view_from(context, _with_ends(facts, written))
+        view = view_from(context, _with_ends(facts, with_vectors(done.segments, row)))
     except TierfoldError as error:
         return str(error)
     return view.sentence if isinstance(view, Refusal) else state_with_new(view)

@@ -37,7 +37,7 @@ def test_the_present_offset_is_that_of_the_newest_leader_epoch() -> None:
 
 
 def test_a_new_segment_gets_both_vectors() -> None:
-    added = with_vectors(a_segment(0, 9), ROW)
+    (added,) = with_vectors([a_segment(0, 9)], ROW)
     assert added.leader_cleaner_offsets == vector((0, 100), (1, 155))
     assert added.cleaner_offsets == ROW.cleaner_offsets
 
