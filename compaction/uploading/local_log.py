@@ -24,8 +24,9 @@ class LocalSegment:
     """Bytes of the `.log`."""
     max_timestamp_ms: int
     """As its time index has it, or else its file's time, in epoch milliseconds."""
-    stray_snapshots: frozenset[int] = frozenset()
-    """Offsets within it at which its broker left a snapshot, and no segment begins."""
+    stray_snapshots: frozenset[int] | None = frozenset()
+    """Offsets within it at which its broker left a snapshot, and no segment begins; None: any may
+    be, because its bytes are compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

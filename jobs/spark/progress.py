@@ -11,7 +11,7 @@ from pyspark import Accumulator, inheritable_thread_target
 from pyspark.sql import SparkSession
 
 from tierfold.jobs.context.byte_progress import ByteProgress, Listener
-from tierfold.jobs.spark.request_sum import NearReadSum, RequestSum
+from tierfold.jobs.spark.request_sum import CountSum
 from tierfold.storage.tiers.near_reads import NearReads
 from tierfold.storage.tiers.request_counts import Requests
 
@@ -25,8 +25,8 @@ class SparkProgress:
         self._spark = spark
         context = spark.sparkContext
         self.bytes_done: Accumulator[int] = context.accumulator(0)
-        self.requests: Accumulator[Requests] = context.accumulator(Requests(), RequestSum())
-        self.near_reads: Accumulator[NearReads] = context.accumulator(NearReads(), NearReadSum())
+        self.requests: Accumulator[Requests] = context.accumulator(Requests(), CountSum())
+        self.near_reads: Accumulator[NearReads] = context.accumulator(NearReads(), CountSum())
         self._progress = ByteProgress(
             listener, bytes_done=lambda: self.bytes_done.value, cancel=self._cancel
         )

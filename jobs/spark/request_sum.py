@@ -1,32 +1,24 @@
-"""Adds up the requests to a store that Spark's tasks made."""
+"""Adds up what Spark's tasks asked of a store, and what they read from log directories."""
 
 from __future__ import annotations
+
+from typing import TypeVar
 
 from pyspark import AccumulatorParam
 
 from tierfold.storage.tiers.near_reads import NearReads
 from tierfold.storage.tiers.request_counts import Requests
 
+_Counts = TypeVar("_Counts", Requests, NearReads)
 
-class RequestSum(AccumulatorParam[Requests]):
-    """Adds up requests; those of a task that failed are lost with it."""
 
-    def zero(self, value: Requests) -> Requests:  # noqa: ARG002 - PySpark's signature
+class CountSum(AccumulatorParam[_Counts]):
+    """Adds up counts; those of a task that failed are lost with it."""
+
+    def zero(self, value: _Counts) -> _Counts:
         """See `AccumulatorParam`."""
-        return Requests()
+        return type(value)()
 
-    def addInPlace(self, value1: Requests, value2: Requests) -> Requests:  # noqa: N802
-        """See `AccumulatorParam`."""
-        return value1 + value2
-
-
-class NearReadSum(AccumulatorParam[NearReads]):
-    """Adds up what was read from files in place of a tier's logs; as `RequestSum`."""
-
-    def zero(self, value: NearReads) -> NearReads:  # noqa: ARG002 - PySpark's signature
-        """See `AccumulatorParam`."""
-        return NearReads()
-
-    def addInPlace(self, value1: NearReads, value2: NearReads) -> NearReads:  # noqa: N802
+    def addInPlace(self, value1: _Counts, value2: _Counts) -> _Counts:  # noqa: N802
         """See `AccumulatorParam`."""
         return value1 + value2

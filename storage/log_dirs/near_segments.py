@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.compaction.uploading.local_log import LocalSegment
-from tierfold.storage.log_dirs.log_directory import LogDirectory, listed_offsets, segment_file
+from tierfold.storage.log_dirs.log_directory import LogDirectory, segment_file
 from tierfold.storage.log_dirs.segment_files import opened
 from tierfold.storage.log_dirs.segment_proof import is_same
 from tierfold.storage.tiers.near_reads import NearReadCounter, NearReads
@@ -99,14 +99,12 @@ def _proven(
     """The open `.log` of the segment; None: it is another's. Raises OSError and TierfoldError."""
     if directory.topic_id(key) != key.topic_id:
         return None
-    # All bytes are compared, so no snapshot needs an explanation.
-    _, snapshots = listed_offsets(directory.folder(key))
     wanted = LocalSegment(
         start_offset=segment.own_start_offset,
         end_offset=segment.end_offset,
         size_bytes=segment.log_bytes,
         max_timestamp_ms=segment.max_timestamp_ms,
-        stray_snapshots=frozenset(snapshots),
+        stray_snapshots=None,
     )
     with opened(directory.folder(key), wanted) as files:
         status = os.fstat(files.log.fileno())

@@ -85,8 +85,10 @@ def opened(folder: Path, segment: LocalSegment) -> Iterator[OpenSegment]:
             is_same = is_same and _leads_to(log_name, log)
             is_same = is_same and os.fstat(log.fileno()).st_size == segment.size_bytes
             logs, snapshots = listed_offsets(folder)
-            between = {one for one in logs | snapshots if segment.start_offset < one < following}
-            is_same = is_same and following in logs and between <= segment.stray_snapshots - logs
+            strays = segment.stray_snapshots
+            starts = logs if strays is None else logs | (snapshots - strays)
+            between = any(segment.start_offset < one < following for one in starts)
+            is_same = is_same and following in logs and not between
         except FileNotFoundError as error:
             raise _replaced(log_name) from error
         if not is_same:

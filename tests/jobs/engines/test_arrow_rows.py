@@ -17,7 +17,7 @@ from tests.jobs.tiers import made_tier
 from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.engines.arrow_rows import BATCH_BYTES, in_worker, rows_of
 from tierfold.jobs.engines.rows import Row, Worker
-from tierfold.jobs.spark.request_sum import NearReadSum, RequestSum
+from tierfold.jobs.spark.request_sum import CountSum
 from tierfold.storage.tiers.near_reads import NearReads
 from tierfold.storage.tiers.request_counts import Requests
 
@@ -45,9 +45,9 @@ def batches_of(tier: Path, rows: list[Row]) -> list[pa.RecordBatch]:
         yield from rows
 
     done: Accumulator[int] = Accumulator(0, 0, AddingAccumulatorParam(0))
-    requests = Accumulator(1, Requests(), RequestSum())
+    requests = Accumulator(1, Requests(), CountSum())
     opener = run_context(str(tier)).worker_opener()
-    near_reads = Accumulator(2, NearReads(), NearReadSum())
+    near_reads = Accumulator(2, NearReads(), CountSum())
     return list(in_worker(stage, opener, done, requests, near_reads, rows_of)([]))
 
 
