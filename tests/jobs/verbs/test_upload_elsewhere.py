@@ -14,6 +14,7 @@ from tests.spread import most_in_soak
 from tests.storage.call_scripts import Killed, at, fails, killed
 from tests.storage.emulators import new_bucket, s3, s3_environment
 from tests.storage.scripted_catalog import rival_claims
+from tierfold.compaction.model.errors import BadSettings
 from tierfold.storage.catalog.catalog import Catalog
 from tierfold.storage.tiers.remote_tier import CATALOG_FOLDER
 
@@ -56,6 +57,15 @@ def test_an_empty_place_in_a_bucket_becomes_a_tier(
     assert tierfold.upload(logs.path, tier, layout=layout).outcome == "nothing_to_do"
     (row,) = tierfold.status(tier).partitions
     assert row.outcome == "ok"
+
+
+@pytest.mark.parametrize("is_dry_run", [False, True])
+def test_a_file_system_that_is_not_mounted_does_not_look_like_an_empty_tier(
+    logs: WrittenLogDir, tmp_path: Path, *, is_dry_run: bool
+) -> None:
+    with pytest.raises(BadSettings, match="there is no such folder"):
+        tierfold.upload(logs.path, tmp_path / "unmounted", dry_run=is_dry_run)
+    assert not (tmp_path / "unmounted").exists()
 
 
 def test_the_steps_come_in_this_order(logs: WrittenLogDir, tier: Path) -> None:
