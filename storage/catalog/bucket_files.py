@@ -12,14 +12,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from tierfold.compaction.model.errors import BadSettings, UnreadableObject
 from tierfold.storage.private_folders import scratch_parent
 from tierfold.storage.tiers.object_store import Bytes, ObjectEntry, ObjectStore
-
-CHECKPOINT_INTERVAL: Final = 10
-"""Less than in a folder: delta-rs reads each commit since the checkpoint twice, by two requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +31,6 @@ class BucketFiles:
     def is_atomic(self) -> bool:
         """Yes, by the contract of `ObjectStore`."""
         return True
-
-    @property
-    def checkpoint_interval(self) -> int:
-        """See `TableFiles.checkpoint_interval`."""
-        return CHECKPOINT_INTERVAL
 
     def where(self, name: str) -> str:
         """The object's URI."""

@@ -74,7 +74,10 @@ class Catalog:
         *,
         open_table: Callable[[str, TableLayout], DeltaFolder] | None = None,
     ) -> None:
-        layout = TableLayout(schema=PARTITIONS, partition_by=PARTITION_COLUMNS)
+        # Rows are found by their bucket alone, so statistics would only make commits longer.
+        layout = TableLayout(
+            schema=PARTITIONS, partition_by=PARTITION_COLUMNS, has_statistics=False
+        )
         opened = open_table or partial(DeltaFolder, options=options)
         self._table = opened(f"{str(place).rstrip('/')}/partitions", layout)
 

@@ -45,6 +45,10 @@ COMMIT_RETRIES: Final = 100
 Its default, 15, is less than the number of runs that may commit at the same time.
 """
 
+CHECKPOINT_INTERVAL: Final = 10
+"""How many commits follow a checkpoint before the next is written. Every access reads them, and in
+a bucket each is two requests of delta-rs."""
+
 MEMORY_HOURS: Final = 30 * 24
 """How long superseded rows can be read: by default Delta keeps its log for that long."""
 
@@ -63,6 +67,8 @@ class TableLayout:
     schema: pa.Schema
     partition_by: tuple[str, ...] = ()
     """Delta partition columns; a table with others is refused."""
+    has_statistics: bool = True
+    """Whether the log says of each data file the least and the highest values of its columns."""
 
 
 class DeltaVersion:
@@ -327,9 +333,10 @@ class DeltaFolder:
                 mode="error",
                 partition_by=list(self._layout.partition_by),
                 configuration={
-                    "delta.checkpointInterval": str(self._files.checkpoint_interval),
+                    "delta.checkpointInterval": str(CHECKPOINT_INTERVAL),
                     "delta.deletedFileRetentionDuration": f"interval {REMOVALS_KEPT_HOURS} hours",
                     **_NO_CLEANUP,
+                    **({} if self._layout.has_statistics else _NO_STATISTICS),
                 },
                 storage_options=self._files.delta_options(),
                 post_commithook_properties=_NO_HOOKS,
@@ -351,6 +358,8 @@ _AS_APPENDED: Final = WriterProperties(compression="SNAPPY")
 """How delta-rs compresses what is appended; a merge would use another codec."""
 
 _NO_CLEANUP: Final = {"delta.enableExpiredLogCleanup": "false"}
+
+_NO_STATISTICS: Final = {"delta.dataSkippingNumIndexedCols": "0"}
 
 _HOUR_MS: Final = 3_600_000
 
@@ -393,6 +402,6 @@ def _completed(table: DeltaTable, log: DeltaLog) -> bool:
         log.files.delete(commit_name(version))
         return False
     tail = log.sync()
-    if len(tail.commits) >= log.files.checkpoint_interval:
+    if len(tail.commits) >= CHECKPOINT_INTERVAL:
         log.checkpoint(tail)
     return True

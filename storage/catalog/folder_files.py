@@ -22,8 +22,6 @@ from tierfold.storage.tiers.folder_handles import (
 )
 from tierfold.storage.tiers.object_store import ObjectEntry
 
-CHECKPOINT_INTERVAL: Final = 20
-
 COMMIT_BYTES: Final = 256 << 10
 """What a commit may take beside its rows: their schema, the log, a new table."""
 
@@ -45,11 +43,6 @@ class FolderFiles:
     def is_atomic(self) -> bool:
         """No: a power cut may leave an empty file."""
         return False
-
-    @property
-    def checkpoint_interval(self) -> int:
-        """See `TableFiles.checkpoint_interval`."""
-        return CHECKPOINT_INTERVAL
 
     def delta_options(self) -> dict[str, str]:
         """None: delta-rs opens the folder itself."""

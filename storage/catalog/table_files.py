@@ -25,10 +25,6 @@ class TableFiles(Protocol):
     def is_atomic(self) -> bool:
         """Whether a file is whole and durable as soon as a listing shows it."""
 
-    @property
-    def checkpoint_interval(self) -> int:
-        """Commits between checkpoints: opening a table reads the last one and the commits since."""
-
     def delta_options(self) -> dict[str, str]:
         """The storage options of delta-rs, with credentials that are valid now."""
 

@@ -24,7 +24,7 @@ from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.jobs.sources import catalog_tables
 from tierfold.storage.catalog.catalog import Catalog
-from tierfold.storage.catalog.folder_files import CHECKPOINT_INTERVAL
+from tierfold.storage.catalog.delta_tables import CHECKPOINT_INTERVAL
 from tierfold.storage.catalog.rows import table_of
 from tierfold.storage.catalog.runs_table import RunsTable
 from tierfold.storage.catalog.schema import PARTITIONS, RUNS, RUNS_RENAMED, SEGMENT

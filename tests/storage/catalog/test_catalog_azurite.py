@@ -6,8 +6,8 @@ import pytest
 
 from tests.storage.catalog_contract import A_RUN, CatalogContract, claim, fresh
 from tests.storage.emulators import AZURE_ACCOUNT, AZURE_KEY, azurite, new_container
-from tierfold.storage.catalog.bucket_files import CHECKPOINT_INTERVAL
 from tierfold.storage.catalog.catalog import Catalog
+from tierfold.storage.catalog.delta_tables import CHECKPOINT_INTERVAL
 from tierfold.storage.catalog.runs_table import RunsTable
 from tierfold.storage.tiers.store_options import StoreOptions
 

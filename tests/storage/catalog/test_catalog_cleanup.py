@@ -13,8 +13,7 @@ from tests.storage.call_scripts import Script, at
 from tests.storage.catalog_contract import claim, claims
 from tests.storage.scripted_table import scripted_steps
 from tierfold.storage.catalog.catalog import Catalog
-from tierfold.storage.catalog.delta_tables import MEMORY_HOURS
-from tierfold.storage.catalog.folder_files import CHECKPOINT_INTERVAL
+from tierfold.storage.catalog.delta_tables import CHECKPOINT_INTERVAL, MEMORY_HOURS
 
 
 @pytest.fixture

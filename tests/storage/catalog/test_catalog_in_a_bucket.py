@@ -253,7 +253,7 @@ class TestCleaningUp:
     def test_versions_of_the_last_month_stay_and_older_ones_go(
         self, place: Place, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("tierfold.storage.catalog.bucket_files.CHECKPOINT_INTERVAL", 4)
+        monkeypatch.setattr("tierfold.storage.catalog.delta_tables.CHECKPOINT_INTERVAL", 4)
         claims(place.catalog, 5)
         (kept,) = place.checkpoints()
         assert place.names(suffix="_last_checkpoint")

@@ -25,8 +25,8 @@ from tierfold.compaction.model.errors import (
     UnreadableObject,
 )
 from tierfold.storage.catalog.catalog import Catalog
-from tierfold.storage.catalog.delta_tables import MEMORY_HOURS
-from tierfold.storage.catalog.folder_files import CHECKPOINT_INTERVAL, FolderFiles
+from tierfold.storage.catalog.delta_tables import CHECKPOINT_INTERVAL, MEMORY_HOURS
+from tierfold.storage.catalog.folder_files import FolderFiles
 from tierfold.storage.catalog.runs_table import RunsTable
 from tierfold.storage.catalog.schema import bucket_of
 from tierfold.storage.clock import now_ms

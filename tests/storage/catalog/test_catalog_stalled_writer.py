@@ -26,8 +26,8 @@ from tierfold.compaction.model.segments import PartitionKey
 from tierfold.storage.catalog import log_boundary
 from tierfold.storage.catalog.catalog import Catalog
 from tierfold.storage.catalog.delta_log import DeltaLog, commit_name
-from tierfold.storage.catalog.delta_tables import MEMORY_HOURS
-from tierfold.storage.catalog.folder_files import CHECKPOINT_INTERVAL, FolderFiles
+from tierfold.storage.catalog.delta_tables import CHECKPOINT_INTERVAL, MEMORY_HOURS
+from tierfold.storage.catalog.folder_files import FolderFiles
 from tierfold.storage.catalog.log_boundary import BOUNDARY_FOLDER
 from tierfold.storage.catalog.runs_table import RunsTable
 from tierfold.storage.catalog.schema import PARTITION_COLUMNS, PARTITIONS

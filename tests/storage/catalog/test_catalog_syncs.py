@@ -21,9 +21,9 @@ from tierfold.compaction.model.outcomes import Committed, Unknown
 from tierfold.compaction.model.segments import PartitionState
 from tierfold.storage.catalog.catalog import Catalog
 from tierfold.storage.catalog.delta_log import DeltaLog
-from tierfold.storage.catalog.delta_tables import MEMORY_HOURS
+from tierfold.storage.catalog.delta_tables import CHECKPOINT_INTERVAL, MEMORY_HOURS
 from tierfold.storage.catalog.file_sync import sync, sync_all
-from tierfold.storage.catalog.folder_files import CHECKPOINT_INTERVAL, FolderFiles
+from tierfold.storage.catalog.folder_files import FolderFiles
 from tierfold.storage.catalog.runs_table import RunsTable
 
 

@@ -20,8 +20,8 @@ from tierfold.compaction.model.errors import CorruptLog
 from tierfold.storage.catalog import file_bounds
 from tierfold.storage.catalog.catalog import Catalog
 from tierfold.storage.catalog.delta_log import LOG_FOLDER, POINTER
+from tierfold.storage.catalog.delta_tables import CHECKPOINT_INTERVAL
 from tierfold.storage.catalog.file_bounds import json_violation, parquet_violation
-from tierfold.storage.catalog.folder_files import CHECKPOINT_INTERVAL
 from tierfold.storage.catalog.opened_files import table_files
 from tierfold.storage.catalog.schema import bucket_of
 from tierfold.storage.tiers.locations import location_of, open_store

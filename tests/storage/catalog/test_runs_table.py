@@ -14,8 +14,12 @@ from tests.storage.aged_tables import cut_soon, superseded
 from tests.storage.catalog_contract import A_RUN
 from tierfold.compaction.model.errors import CorruptLog
 from tierfold.storage.catalog import delta_tables, runs_table
-from tierfold.storage.catalog.delta_tables import MEMORY_HOURS, DeltaFolder, TableLayout
-from tierfold.storage.catalog.folder_files import CHECKPOINT_INTERVAL
+from tierfold.storage.catalog.delta_tables import (
+    CHECKPOINT_INTERVAL,
+    MEMORY_HOURS,
+    DeltaFolder,
+    TableLayout,
+)
 from tierfold.storage.catalog.runs_table import RunsTable, run_rows
 from tierfold.storage.catalog.schema import RUNS, RunRow
 
