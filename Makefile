@@ -29,6 +29,8 @@ PACKAGING := setup.cfg pyproject.toml
 RUNTIME := $(VENV)/.tierfold-runtime
 TESTING := $(VENV)/.tierfold-testing
 EVICT := $(BIN)/python -m tests.faults.evictions.evicted_run
+# Without optimisations and debug information, versitygw compiles in three fifths of the time.
+GO_QUICKLY := -gcflags 'all=-N -l -dwarf=false' -ldflags '-s -w'
 PUBLISH_KILLS := $(BIN)/python -m tests.faults.publishing_kills
 
 .DEFAULT_GOAL := help
@@ -51,8 +53,8 @@ dist: $(RUNTIME) ## build the archive that a cluster's executors need (dist/)
 
 emulators: ## install versitygw (Go) and Azurite (npm), for tests (build/emulators)
 	@mkdir -p build/emulators/bin
-	@GOBIN="$(abspath build/emulators/bin)" \
-		go install github.com/versity/versitygw/cmd/versitygw@v1.8.0
+	@GOBIN="$(abspath build/emulators/bin)" CGO_ENABLED=0 go install $(GO_QUICKLY) \
+		github.com/versity/versitygw/cmd/versitygw@v1.8.0
 	@npm install --no-fund --no-audit --prefix build/emulators node@22 azurite@3.37.0
 
 monitoring: ## unpack Debian's Prometheus and Pushgateway, for tests (build/monitoring)

@@ -33,10 +33,8 @@ TOOLS: Final = ("chispa", "hypothesis", "jsonschema", "pytest", "pytest-xdist")
 COPIED: Final = ("tests", "sample", "scripts", "conf", "setup.cfg")
 
 QUICK: Final = (
-    "tests/jobs/engines/test_spark_tasks.py",
     "tests/jobs/engines/test_same_result.py::test_the_sample_becomes_the_same_segments",
     "tests/jobs/sources/test_segment_source.py::test_times_headers_and_nulls_are_exact",
-    "tests/jobs/sources/test_segment_source.py::test_corruption_fails_the_query_in_one_sentence",
     "tests/jobs/api/test_table_functions.py::test_status_is_the_verbs_document_as_columns",
 )
 ALL: Final = (

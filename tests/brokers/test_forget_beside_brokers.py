@@ -69,6 +69,7 @@ def tier(kafka: KafkaCluster) -> Iterator[Path]:
     shutil.rmtree(kafka.tier / FOLDER, ignore_errors=True)
 
 
+@pytest.mark.soak
 def test_a_catalog_that_is_lost_is_adopted(
     kafka: KafkaCluster, tier: Path, tmp_path: Path
 ) -> None:

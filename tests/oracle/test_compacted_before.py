@@ -150,7 +150,8 @@ def test_four_passes_leave_what_kafka_leaves(lab: KafkaLab, case: Case, tmp_path
     assert "agree with the originals" in tierfold("verify", tier, "--engine", "local").stdout
 
 
-@pytest.mark.parametrize("case", [CASES[3], *in_soak(CASES[1])], ids=str)
+@pytest.mark.soak
+@pytest.mark.parametrize("case", [CASES[3], CASES[1]], ids=str)
 def test_readers_get_the_records_that_kafka_has_before_and_after(
     spark: SparkSession, lab: KafkaLab, case: Case, tmp_path: Path
 ) -> None:

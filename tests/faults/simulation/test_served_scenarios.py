@@ -12,16 +12,17 @@ from tests.faults.simulation.simulation_run import Summary, main, summary_of
 from tests.faults.simulation.simulation_scheduler import Fault
 from tierfold.compaction.publishing.lost_metadata import SafeOrder
 
-SEEDS = 100
+SEEDS = (*range(30), 49, 53, 66, 73, 87)
+"""The later ones reach what is rare."""
 
 
 @pytest.fixture(scope="module")
 def total() -> Summary:
-    return summary_of(played_served, range(SEEDS))
+    return summary_of(played_served, SEEDS)
 
 
 def test_no_seed_shows_consumers_anything_wrong(total: Summary) -> None:
-    assert total.seeds == SEEDS
+    assert total.seeds == len(SEEDS)
     assert not total.failures, total.described(" --served")
 
 

@@ -1,4 +1,4 @@
-"""Sixty scenarios violate no invariant, and reach every fault and every outcome."""
+"""Thirty scenarios violate no invariant, and reach every fault and every outcome."""
 
 from __future__ import annotations
 
@@ -13,11 +13,7 @@ from tests.faults.simulation.scenario import played
 from tests.faults.simulation.simulation_run import Summary, main, summary_of
 from tests.faults.simulation.simulation_scheduler import Fault
 
-SEEDS = (
-    *range(41),
-    *(56, 62, 90, 108, 130, 141, 142, 148, 300, 332, 337, 343, 345, 363, 381, 387, 393, 397),
-    103396,
-)
+SEEDS = (*range(20), 25, 40, 62, 108, 141, 142, 337, 343, 381, 393, 103396)
 """The later ones reach what is rare."""
 
 
