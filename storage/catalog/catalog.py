@@ -57,6 +57,9 @@ ATTEMPTS: Final = 100
 """How often one call tries to write. A conflict means that another run's commit succeeded; so many
 conflicts in a row mean far more concurrent runs than intended."""
 
+_NO_STATISTICS: Final = {"delta.dataSkippingNumIndexedCols": "0"}
+"""Rows are found by their bucket alone, so statistics would only make commits longer."""
+
 
 class Catalog:
     """The `partitions` table of the catalog at a path or URI, in a folder or an object store.
@@ -74,9 +77,8 @@ class Catalog:
         *,
         open_table: Callable[[str, TableLayout], DeltaFolder] | None = None,
     ) -> None:
-        # Rows are found by their bucket alone, so statistics would only make commits longer.
         layout = TableLayout(
-            schema=PARTITIONS, partition_by=PARTITION_COLUMNS, has_statistics=False
+            schema=PARTITIONS, partition_by=PARTITION_COLUMNS, properties=_NO_STATISTICS
         )
         opened = open_table or partial(DeltaFolder, options=options)
         self._table = opened(f"{str(place).rstrip('/')}/partitions", layout)

@@ -9,9 +9,9 @@ reads the rows: its Arrow data set would leave threads behind that abort the pro
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import pyarrow as pa
@@ -30,12 +30,7 @@ from tierfold.storage.catalog.delta_commits import DATA_FILE
 from tierfold.storage.catalog.delta_errors import is_refused, plain_error, translated_errors
 from tierfold.storage.catalog.delta_log import DeltaLog, commit_name
 from tierfold.storage.catalog.opened_files import table_files
-from tierfold.storage.catalog.table_scans import (
-    least_of_last,
-    mergeable,
-    scanned,
-    scanned_range,
-)
+from tierfold.storage.catalog.table_scans import least_of_last, mergeable, scanned, scanned_range
 from tierfold.storage.clock import now_ms
 from tierfold.storage.tiers.store_options import ENVIRONMENT, StoreOptions
 
@@ -46,8 +41,7 @@ Its default, 15, is less than the number of runs that may commit at the same tim
 """
 
 CHECKPOINT_INTERVAL: Final = 10
-"""How many commits follow a checkpoint before the next is written. Every access reads them, and in
-a bucket each is two requests of delta-rs."""
+"""Commits between checkpoints. Every access reads them, in a bucket by two requests each."""
 
 MEMORY_HOURS: Final = 30 * 24
 """How long superseded rows can be read: by default Delta keeps its log for that long."""
@@ -67,8 +61,8 @@ class TableLayout:
     schema: pa.Schema
     partition_by: tuple[str, ...] = ()
     """Delta partition columns; a table with others is refused."""
-    has_statistics: bool = True
-    """Whether the log says of each data file the least and the highest values of its columns."""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    """Delta's properties that a new table gets beside those of all tables."""
 
 
 class DeltaVersion:
@@ -336,7 +330,7 @@ class DeltaFolder:
                     "delta.checkpointInterval": str(CHECKPOINT_INTERVAL),
                     "delta.deletedFileRetentionDuration": f"interval {REMOVALS_KEPT_HOURS} hours",
                     **_NO_CLEANUP,
-                    **({} if self._layout.has_statistics else _NO_STATISTICS),
+                    **self._layout.properties,
                 },
                 storage_options=self._files.delta_options(),
                 post_commithook_properties=_NO_HOOKS,
@@ -358,8 +352,6 @@ _AS_APPENDED: Final = WriterProperties(compression="SNAPPY")
 """How delta-rs compresses what is appended; a merge would use another codec."""
 
 _NO_CLEANUP: Final = {"delta.enableExpiredLogCleanup": "false"}
-
-_NO_STATISTICS: Final = {"delta.dataSkippingNumIndexedCols": "0"}
 
 _HOUR_MS: Final = 3_600_000
 
