@@ -14,6 +14,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from tierfold.compaction.model.errors import TierfoldError, unexpected
+from tierfold.compaction.model.refusal_parts import RefusalPart, part_of
 from tierfold.storage.tiers.remote_tier import RemoteTier
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class RowKind(IntEnum):
     SCANNED = 3
     """A pickled `ScanSummary`: for the driver."""
     FAILED = 4
-    """A pickled sentence: the reason why this partition stops."""
+    """A pickled `RefusalPart`: why this partition stops."""
     RECEIPT = 5
     """A pickled `GroupReceipt`: for the driver."""
     CHECKED = 6
@@ -195,18 +196,24 @@ def failure(error: Exception, where: str) -> bytes:
     """
     if isinstance(error, MemoryError):
         raise error
-    return pickled(sentence_of(error, where))
+    return pickled(cause_of(error, where))
 
 
 def sentence_of(error: Exception, where: str) -> str:
+    """Return why a partition stops, as `cause_of` does, in one message."""
+    return cause_of(error, where).sentence
+
+
+def cause_of(error: Exception, where: str) -> RefusalPart:
     """Return why a partition stops; an error that is neither tierfold's nor the machine's is a bug.
 
     A full disk of the tier is a `TierfoldError`; the one named here is another.
     """
     if isinstance(error, TierfoldError):
-        return str(error)
+        return part_of(error)
     if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
-        return f"{DISK_FULL}."
+        return RefusalPart(code=TierfoldError.CODE, detail=DISK_FULL, remedy="")
+    what, remedy = unexpected(error), REPORT_BUG
     if isinstance(error, MemoryError):
-        return f"{where}: {OUT_OF_MEMORY}. {USE_SPARK}"
-    return f"{where}: {unexpected(error)}. {REPORT_BUG}"
+        what, remedy = OUT_OF_MEMORY, USE_SPARK
+    return RefusalPart(code=TierfoldError.CODE, detail=f"{where}: {what}", remedy=remedy)

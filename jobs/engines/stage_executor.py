@@ -19,6 +19,7 @@ from typing import Generic, TypeVar
 
 from tierfold.compaction.cleaning.rounds import GroupTask, Round
 from tierfold.compaction.commits.receipts import GroupReceipt
+from tierfold.compaction.model.refusal_parts import RefusalPart
 from tierfold.jobs.engines.check import CheckStage, CompareStage
 from tierfold.jobs.engines.probe import ProbeStage, competing_by_round, sorted_by_answer
 from tierfold.jobs.engines.reduce import ReduceStage
@@ -63,7 +64,7 @@ class StageExecutor(ABC, Generic[RowsT]):
         self._scanned: RowsT | None = None
         self._assigned = Assignment(tasks=0, task_of={})
 
-    def scan(self, rounds: Sequence[Round]) -> dict[int, ScanSummary | str]:
+    def scan(self, rounds: Sequence[Round]) -> dict[int, ScanSummary | RefusalPart]:
         """Scan and reduce rounds; return by index what each holds, or why it stops.
 
         A round that was scanned before is scanned again. Raises WorkersDied.
@@ -133,7 +134,7 @@ class StageExecutor(ABC, Generic[RowsT]):
         stage = ScanStage(first_bucket_task=first_bucket_tasks(totals))
         return self.run(stage, None, max(1, tasks), rows)
 
-    def rewrite(self, groups: Sequence[GroupTask]) -> list[tuple[int, GroupReceipt | str]]:
+    def rewrite(self, groups: Sequence[GroupTask]) -> list[tuple[int, GroupReceipt | RefusalPart]]:
         """Rewrite groups of scanned rounds; return (round index, receipt or why it stops).
 
         The receipts of a round are in no order. Raises WorkersDied.
@@ -217,9 +218,9 @@ class StageExecutor(ABC, Generic[RowsT]):
         """
 
 
-def _by_round(summaries: Sequence[Row]) -> dict[int, ScanSummary | str]:
+def _by_round(summaries: Sequence[Row]) -> dict[int, ScanSummary | RefusalPart]:
     found: dict[int, list[ScanSummary]] = defaultdict(list)
-    failures: dict[int, str] = {}
+    failures: dict[int, RefusalPart] = {}
     for row in sorted(summaries, key=lambda row: row.place):
         if row.kind is RowKind.FAILED:
             failures.setdefault(row.partition_index, unpickled(row.payload))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from tierfold.compaction.commits.holders import INSIST, Holder, NotClaimed, Skip, Wait
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.outcomes import Unknown
-from tierfold.compaction.model.refusal_parts import RefusalPart
+from tierfold.compaction.model.refusal_parts import RefusalPart, part_of
 from tierfold.jobs.pipeline.partition_report import (
     REFUSED,
     PartitionReport,
@@ -20,7 +20,7 @@ def claim_report(planned: PartitionReport, why: NotClaimed) -> PartitionReport:
     """Report it with its reason; that a live run holds it is a refusal."""
     match why:
         case TierfoldError():
-            return failure_report(planned, str(why))
+            return failure_report(planned, str(why), (part_of(why),))
         case Skip(holder=holder) | Wait(holder=holder):
             return refused_for(planned, holder)
         case Unknown(cause=cause):

@@ -17,6 +17,7 @@ from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.outcomes import Fenced, LostRace
 from tierfold.compaction.model.producers import ProducerEntry
+from tierfold.compaction.model.refusal_parts import part_of
 from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.compaction.planning.partition_plan import PartitionPlan
 from tierfold.jobs.context.run_context import RunContext
@@ -69,7 +70,7 @@ def _prepared(context: RunContext, run: PartitionRun) -> tuple[PartitionRun, int
         run = replace(run, aborted=_aborted(context, run))
         return run, _transactions_end(context, run.begun)
     except TierfoldError as error:
-        return run.failing(str(error)), None
+        return run.failing(part_of(error)), None
 
 
 def _aborted(context: RunContext, run: PartitionRun) -> tuple[AbortedTransaction, ...]:

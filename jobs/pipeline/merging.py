@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tierfold.compaction.cleaning.merges import merge_task
 from tierfold.compaction.cleaning.rounds import Round
 from tierfold.compaction.planning.merges import too_large
-from tierfold.jobs.engines.rows import sentence_of
+from tierfold.jobs.engines.rows import cause_of
 from tierfold.jobs.engines.scan import summed
 from tierfold.jobs.pipeline.round_execution import RoundResult
 from tierfold.storage.segments.group_output import TooLarge
@@ -43,7 +43,7 @@ def merged(
     except TooLarge:
         return replace(result, failure=f"{work.key}: {too_large(work.groups[0])}")
     except Exception as error:  # noqa: BLE001 - it stops this partition alone, and is reported
-        return replace(result, failure=sentence_of(error, str(work.key)))
+        return result.stopped(cause_of(error, str(work.key)))
     counts = receipt.counts
     return replace(
         result,

@@ -143,7 +143,7 @@ class PartitionReport:
     """What would probably go; None: it was not asked for, or nothing could go."""
     notes: tuple[str, ...] = ()
     refusals: tuple[RefusalPart, ...] = ()
-    """Why it is refused, each reason by itself; none: it is not."""
+    """Why it is refused or failed, each reason by itself; none: it is not, or `reason` is all."""
 
     def as_json(self) -> dict[str, Any]:
         """The partition's entry in the `--json` document."""
@@ -275,9 +275,11 @@ def _superseded(
     return superseded_bytes(retired, partition.rules, binding, dropped)
 
 
-def failure_report(planned: PartitionReport, reason: str) -> PartitionReport:
+def failure_report(
+    planned: PartitionReport, reason: str, refusals: tuple[RefusalPart, ...] = ()
+) -> PartitionReport:
     """Report a partition that stopped before the commit, without results."""
-    unchanged = replace(planned, segments_out=planned.segments_in, bytes_out=0)
+    unchanged = replace(planned, segments_out=planned.segments_in, bytes_out=0, refusals=refusals)
     return replace(unchanged, outcome=FAILED, reason=reason, early_deletion_usd=0.0)
 
 
@@ -325,22 +327,19 @@ def result_report(planned: PartitionReport, result: RoundResult) -> PartitionRep
         retrieval_usd=0.0,  # It is in the price of the run's requests.
     )
     if result.failure is not None or result.outcome is None:
-        return failure_report(planned, result.failure or "the commit was not tried")
+        why = result.failure or "the commit was not tried"
+        return failure_report(planned, why, result.refusals)
     report = outcome_report(planned, result.outcome)
     if report.outcome != COMPACTED:
         return report
     written = [one for receipt in result.receipts for one in receipt.written]
-    unchanged = sum(
-        group.size_bytes
+    staying = [
+        group
         for group, receipt in zip(result.round.groups, result.receipts, strict=True)
         if receipt.result in STAYING
-    )
-    stays = {
-        segment.segment_id
-        for group, receipt in zip(result.round.groups, result.receipts, strict=True)
-        if receipt.result in STAYING
-        for segment in group.segments
-    }
+    ]
+    unchanged = sum(group.size_bytes for group in staying)
+    stays = {segment.segment_id for group in staying for segment in group.segments}
     fees = [one for one in result.round.plan.fees_of_sources if one.segment_id not in stays]
     results = Counter(receipt.result for receipt in result.receipts)
     counts = sum(

@@ -8,6 +8,7 @@ from tierfold.compaction.commits.holders import Holder
 from tierfold.compaction.deletion.superseded import superseded_bytes
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.outcomes import Unknown
+from tierfold.compaction.model.refusal_parts import RefusalPart
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.compaction.model.spared_bytes import spared_sum
 from tierfold.compaction.planning.chunks import rest_of_plan
@@ -114,9 +115,9 @@ class PartitionRun:
         """Return the run, ended by a chunk that did not succeed."""
         return replace(self, chunks=(*self.chunks, report), is_open=False)
 
-    def failing(self, why: str) -> PartitionRun:
+    def failing(self, why: RefusalPart) -> PartitionRun:
         """Return the run, ended because its chunk could not begin."""
-        return self.ending(failure_report(planned_report(self.begun), why))
+        return self.ending(failure_report(planned_report(self.begun), why.sentence, (why,)))
 
     def taking(self, result: RoundResult) -> PartitionRun:
         """Return the run with the result of its chunk; plan the rest from the row that it wrote.

@@ -28,11 +28,12 @@ from tierfold.compaction.cleaning.transactions import (
 )
 from tierfold.compaction.commits.receipts import GroupReceipt, GroupResult
 from tierfold.compaction.model.outcomes import Outcome
+from tierfold.compaction.model.refusal_parts import RefusalPart
 from tierfold.compaction.model.segments import PartitionState
 from tierfold.compaction.planning.grouping import SegmentGroup, merge_empty
 from tierfold.compaction.skipping.skip_decision import RoundFacts, kept_apart, may_change
 from tierfold.jobs.context.stage_seconds import StageSeconds, TimedStage
-from tierfold.jobs.engines.rows import sentence_of
+from tierfold.jobs.engines.rows import cause_of
 from tierfold.jobs.engines.scan import ScanSummary, summed
 from tierfold.jobs.engines.stage_executor import StageExecutor
 
@@ -60,10 +61,16 @@ class RoundResult:
     """How long they took, in milliseconds, one after the other."""
     failure: str | None = None
     """Why it stopped before the commit."""
+    refusals: tuple[RefusalPart, ...] = ()
+    """The same in its parts, where it has some."""
     outcome: Outcome | None = None
     """The outcome of the commit; None if the round failed before."""
     state: PartitionState | None = None
     """The row that the commit wrote; None if there was no commit."""
+
+    def stopped(self, why: RefusalPart) -> RoundResult:
+        """Return it as stopped before the commit."""
+        return replace(self, failure=why.sentence, refusals=(why,))
 
 
 def executed(
@@ -90,14 +97,14 @@ def _scanned(executor: StageExecutor[Any], rounds: Sequence[Round]) -> list[Roun
     return [_learned(work, found[work.index]) for work in rounds]
 
 
-def _learned(work: Round, found: ScanSummary | str) -> RoundResult:
+def _learned(work: Round, found: ScanSummary | RefusalPart) -> RoundResult:
     result = RoundResult(round=work)
-    if isinstance(found, str):
-        return replace(result, failure=found)
+    if isinstance(found, RefusalPart):
+        return result.stopped(found)
     try:
         return _with_transactions(result, found)
     except Exception as error:  # noqa: BLE001 - it stops this partition alone, and is reported
-        return replace(result, failure=sentence_of(error, str(work.key)))
+        return result.stopped(cause_of(error, str(work.key)))
 
 
 def _with_transactions(result: RoundResult, found: ScanSummary) -> RoundResult:
@@ -225,22 +232,25 @@ def _with_receipts(
 ) -> list[RoundResult]:
     """Rewrite the wanted groups, and add their receipts to those of their rounds."""
     receipts: dict[int, list[GroupReceipt]] = defaultdict(list)
-    failures: dict[int, str] = {}
+    failures: dict[int, RefusalPart] = {}
     for index, found in executor.rewrite([task for tasks in wanted.values() for task in tasks]):
-        if isinstance(found, str):
+        if isinstance(found, RefusalPart):
             failures.setdefault(index, found)
         else:
             receipts[index].append(found)
-    return [
+    done = [
         replace(
             one,
             receipts=_in_order((*one.receipts, *receipts[one.round.index])),
             bytes_read=one.bytes_read + sum(new.bytes_read for new in receipts[one.round.index]),
             bytes_written=one.bytes_written + _stored_bytes(receipts[one.round.index]),
             task_ms=one.task_ms + sum(new.task_ms for new in receipts[one.round.index]),
-            failure=one.failure or failures.get(one.round.index),
         )
         for one in results
+    ]
+    return [
+        one if one.failure or why is None else one.stopped(why)
+        for one, why in ((one, failures.get(one.round.index)) for one in done)
     ]
 
 
@@ -263,7 +273,7 @@ def _joined(result: RoundResult) -> tuple[RoundResult, list[GroupTask]]:
     try:
         return _with_merged_groups(result)
     except Exception as error:  # noqa: BLE001 - it stops this partition alone, and is reported
-        return replace(result, failure=sentence_of(error, str(result.round.key))), []
+        return result.stopped(cause_of(error, str(result.round.key))), []
 
 
 def _with_merged_groups(result: RoundResult) -> tuple[RoundResult, list[GroupTask]]:

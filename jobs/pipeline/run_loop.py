@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tierfold.compaction.cleaning.rounds import Round
+from tierfold.compaction.model.errors import TierfoldError
+from tierfold.compaction.model.refusal_parts import RefusalPart
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.model.wording import counted, spaced
 from tierfold.compaction.planning.chunks import UNBOUND, Budget, RemainingBudget, Wave, next_wave
@@ -219,8 +221,12 @@ def _with_space(run: PartitionRun, free: int | None) -> PartitionRun:
     if free is None or compact.bytes_in <= free:
         return run
     return run.failing(
-        f"{run.key}: the next chunk may write {compact.bytes_in} bytes beside its sources, but the"
-        f" tier has {free} bytes free. Make room there, then run again."
+        RefusalPart(
+            code=TierfoldError.CODE,
+            detail=f"{run.key}: the next chunk may write {compact.bytes_in} bytes beside its"
+            f" sources, but the tier has {free} bytes free",
+            remedy="Make room there, then run again.",
+        )
     )
 
 
@@ -241,11 +247,12 @@ def results_of(
         check()  # The signal that stops this run may have stopped the workers too.
         if died.is_over or len(rounds) == 1:
             for work in rounds:
-                yield RoundResult(
-                    round=work,
-                    failure=f"{work.key}: {died.what}. {died.remedy} Nothing of this chunk was"
-                    " committed.",
+                why = RefusalPart(
+                    code=TierfoldError.CODE,
+                    detail=f"{work.key}: {died.what}",
+                    remedy=f"{died.remedy} Nothing of this chunk was committed.",
                 )
+                yield RoundResult(round=work).stopped(why)
             return
     else:
         yield from check_and_commit(held, rewritten)

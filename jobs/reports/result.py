@@ -14,7 +14,7 @@ from rich.filesize import decimal
 
 from tierfold.compaction.model.errors import BadSettings, TierfoldError
 from tierfold.compaction.model.kafka_versions import KAFKA_VERSIONS
-from tierfold.compaction.model.refusal_parts import RefusalPart
+from tierfold.compaction.model.refusal_parts import RefusalPart, part_of
 from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.compaction.model.wording import counted, duration
 from tierfold.jobs.pipeline.partition_report import (
@@ -315,9 +315,7 @@ def document_head(verb: str) -> dict[str, Any]:
 def document_of_error(verb: str, error: TierfoldError) -> dict[str, Any]:
     """Return the document of a verb that an error stopped before it reached any partition."""
     outcome = BAD_SETTINGS if isinstance(error, BadSettings) else UNREADABLE
-    detail = f"{error.where}: {error.what}"
-    part = RefusalPart(code=error.code, detail=detail, remedy=error.remedy)
-    return _document_of_error(verb, outcome, str(error), part)
+    return _document_of_error(verb, outcome, str(error), part_of(error))
 
 
 def document_of_usage_error(verb: str, message: str) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from tierfold.compaction.cleaning.transactions import (
     with_unindexed,
 )
 from tierfold.compaction.model.errors import UnreadableObject
+from tierfold.compaction.model.refusal_parts import RefusalPart
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.model.wording import counted
 from tierfold.compaction.planning.waves import FIRST_WAVE_OF_BYTES
@@ -73,7 +74,7 @@ class _Found:
 
     checked: Mapping[str, CheckedSegment] = field(default_factory=dict)
     """By segment id."""
-    failed: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, RefusalPart] = field(default_factory=dict)
     """Why a segment could not be read, by its id."""
     compared: tuple[KeysCompared, ...] = ()
     is_doubtful: bool = False
@@ -292,7 +293,7 @@ def _compared(target: VerifyTarget, found: _Found) -> KeysCompared | str | None:
         return "a live segment could not be read"
     if not found.could_read(target.before):
         lost = sorted(target.before.ids & found.failed.keys())
-        return f"an original could not be read: {found.failed[lost[0]]}"
+        return f"an original could not be read: {found.failed[lost[0]].sentence}"
     return sum_of(found.compared)
 
 
@@ -304,7 +305,7 @@ def _corruptions(
 ) -> Iterator[str]:
     yield from target.corruptions
     ids = (segment.segment_id for segment in target.now.segments)
-    yield from (found.failed[segment_id] for segment_id in ids if segment_id in found.failed)
+    yield from (found.failed[one].sentence for one in ids if one in found.failed)
     for segment in checked:
         yield from segment.corruptions
     if target.is_listed_known and found.could_read(target.now):

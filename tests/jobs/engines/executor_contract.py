@@ -203,7 +203,7 @@ class ExecutorContract(ABC):
         assert (checked.records, checked.corruptions) == (RECORDS_PER_SEGMENT, ())
         compared = unpickled(found[0, 0, RowKind.COMPARED].payload)
         assert compared.keys == len(latest_updates(2))
-        assert str(victim) in unpickled(found[1, 0, RowKind.FAILED].payload)
+        assert str(victim) in unpickled(found[1, 0, RowKind.FAILED].payload).detail
         assert self.bytes_done(executor) == sum(work.size_bytes for work in rounds)
 
     def test_a_signal_ends_an_endless_stage(

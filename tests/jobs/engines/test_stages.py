@@ -22,6 +22,7 @@ from tierfold.compaction.cleaning.key_blocks import head_of
 from tierfold.compaction.cleaning.offset_map import SUPERSEDED, SUPERSEDING
 from tierfold.compaction.cleaning.rounds import Round
 from tierfold.compaction.model.errors import CorruptLog
+from tierfold.compaction.model.refusal_parts import RefusalPart
 from tierfold.jobs.engines.check import CheckStage, CompareStage
 from tierfold.jobs.engines.reduce import ReduceStage
 from tierfold.jobs.engines.rewrite import MoveStage, RewriteStage, record_bits
@@ -107,7 +108,7 @@ def test_an_unreadable_segment_becomes_one_row_with_the_reason(tier: Path) -> No
     assert places.count((0, 0)) == 1
     assert set(places) == {(0, 0), (0, 1), (1, 0)}
     assert rows[0].kind is RowKind.FAILED
-    assert str(victim) in unpickled(rows[0].payload)
+    assert str(victim) in unpickled(rows[0].payload).detail
     # The progress bar still reaches its end.
     assert sum(done) == sum(work.scan_bytes for work in rounds)
 
@@ -278,17 +279,21 @@ def test_a_stage_survives_pickling(stage: Stage) -> None:
     assert unpickled(pickled(stage)) == stage
 
 
-def test_a_failure_is_a_sentence_and_an_unexpected_one_is_called_a_bug() -> None:
+def test_a_failure_has_its_parts_and_an_unexpected_one_is_called_a_bug() -> None:
     known = CorruptLog("it is torn", where="a.log", remedy="Restore it.")
-    assert unpickled(failure(known, "elsewhere")) == "a.log: it is torn. Restore it."
+    found: RefusalPart = unpickled(failure(known, "elsewhere"))
+    assert found == RefusalPart(
+        code="corrupt", detail="a.log: it is torn", remedy="Restore it."
+    )
+    assert found.sentence == str(known)
     surprise = unpickled(failure(IndexError("9"), "b.log"))
-    assert surprise == "b.log: unexpected IndexError: 9. This is a bug; please report it."
+    assert surprise.sentence == "b.log: unexpected IndexError: 9. This is a bug; please report it."
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
 def test_a_full_disk_is_not_called_a_bug(number: int) -> None:
     # As numba raises it, which does not name the file.
-    full = unpickled(failure(OSError(number, os.strerror(number)), "b.log"))
+    full = unpickled(failure(OSError(number, os.strerror(number)), "b.log")).sentence
     assert full.startswith("no space is left on a disk where this process writes")
     assert "bug" not in full
     assert REPORT_BUG in sentence_of(OSError(errno.EBADF, "bad"), "b.log")

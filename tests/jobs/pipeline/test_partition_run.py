@@ -14,6 +14,7 @@ from tierfold.compaction.cleaning.counts import Counts
 from tierfold.compaction.cleaning.rounds import Round
 from tierfold.compaction.commits.receipts import GroupReceipt, GroupResult
 from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace, Outcome, Unknown
+from tierfold.compaction.model.refusal_parts import RefusalPart
 from tierfold.compaction.model.segments import PartitionState
 from tierfold.compaction.planning.grouping import SegmentGroup
 from tierfold.compaction.planning.partition_plan import PartitionPlan
@@ -101,9 +102,10 @@ def test_a_run_that_is_left_reports_the_epoch_of_the_row(
 
 
 def test_a_chunk_that_cannot_begin_ends_the_run() -> None:
-    report = failure_report(planned_report(PLAN), "no space")
+    why = RefusalPart(code="error", detail="no space", remedy="Make room.")
+    report = failure_report(planned_report(PLAN), "no space. Make room.", (why,))
     run = PartitionRun(plan=PLAN).beginning(PLAN, 7)
-    assert run.failing("no space") == run.ending(report)
+    assert run.failing(why) == run.ending(report)
     ended = run.ending(report)
     assert (ended.is_open, ended.chunks, ended.report) == (False, (report,), report)
 
