@@ -39,9 +39,9 @@ _UNPROVEN: Final = (
 
 _HOLE_OR_MISSING: Final = (
     "1. If a broker compacted the topic before it was tiered, nothing is missing: run again with"
-    " --holes-are-holes {name}, for all its gaps. (How to tell: the topic __remote_log_metadata has"
-    " endOffset {end} for the first of the two.) 2. Otherwise bring the missing segment back, or"
-    " run again once its upload is complete. 3. If it is lost for good, {start}"
+    " --holes-are-holes {name}. 2. Otherwise (__remote_log_metadata does not have endOffset {end}"
+    " for the first of the two) bring the missing segment back, or run again once its upload is"
+    " complete. 3. If it is lost for good, {start}"
 )
 
 

@@ -87,7 +87,7 @@ def test_a_compacted_topic_is_refused_with_both_explanations(tier: Path) -> None
         assert "offset 6317: a hole, or a missing segment, between segments" in text
         assert "and DUVBz6HHSQihggRnrPCBqw" in text
         assert "__remote_log_metadata" in text
-        assert "run again with --holes-are-holes ct-0," in text
+        assert "run again with --holes-are-holes ct-0." in text
 
 
 def test_consent_is_recorded_and_not_asked_for_again(tier: Path) -> None:
