@@ -96,15 +96,15 @@ class _Collector:
     samples: Sequence[Sample]
 
     def collect(self) -> Iterator[Any]:
-        """Yield a family for each metric."""
+        """Yield a family for each metric, in the order of `HELP`."""
         from prometheus_client.core import Metric
 
         by_name: dict[str, list[Sample]] = defaultdict(list)
         for sample in self.samples:
             by_name[sample.name].append(sample)
-        for name, of_one in by_name.items():
+        for name in filter(by_name.get, HELP):
             family = Metric(name, HELP[name], "gauge")
-            for sample in of_one:
+            for sample in by_name[name]:
                 family.add_sample(name, dict(sample.labels), sample.value)
             yield family
 
@@ -153,13 +153,15 @@ def _successes_in(path: Path) -> Iterator[Sample]:
 def push(url: str, groups: Sequence[Group], *, is_whole: bool) -> None:
     """Push each group under its own key, and delete the groups of topics that are gone.
 
-    `pushadd` leaves what a group had before and this run lacks: the time of the last success.
+    A topic's group keeps what it had before and this run lacks: the time of the last success. The
+    run's own is replaced, so a partition that was mended is no longer among those that stopped.
     `is_whole`: the run saw all topics, so another one's group is of a topic that is gone.
     """
-    from prometheus_client import delete_from_gateway, pushadd_to_gateway
+    from prometheus_client import delete_from_gateway, push_to_gateway, pushadd_to_gateway
 
     for group in groups:
-        pushadd_to_gateway(
+        hand_over = pushadd_to_gateway if "topic" in group.key else push_to_gateway
+        hand_over(
             url, JOB, _registry(group.samples), grouping_key={**group.key}, timeout=PUSH_SECONDS
         )
     for key in _gone(url, groups) if is_whole else ():

@@ -8,18 +8,35 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from textwrap import shorten
 from typing import Any, Final, TypeAlias
 
+from tierfold.compaction.model.errors import UNCHANGED
+from tierfold.compaction.model.redaction import printable
 from tierfold.jobs.context.request_prices import Worked, shared_out
 from tierfold.jobs.pipeline.partition_report import COMPACTED, FAILED, REFUSED, UNKNOWN
 from tierfold.jobs.reports.result import NEEDS_A_PERSON, NEEDS_ANOTHER_RUN
+from tierfold.jobs.reports.tables import STEP
 
 LAST_SUCCESS: Final = "tierfold_last_success_timestamp_seconds"
 """The only metric that a run may lack: where it failed, the earlier value stays."""
 
+STOPPED: Final = "tierfold_stopped_partition"
+"""The only metric of single partitions: an alert must say which one, why, and what to do."""
+
+STOPPED_MAX: Final = 20
+"""How many of them a run has: a night in which all fail makes no thousands of series."""
+
+TEXT_MAX: Final = 400
+"""Characters of a label that holds sentences; a longer one ends in `…`."""
+
 HELP: Final[Mapping[str, str]] = {
+    "tierfold_run_saved_bytes": "By how many bytes the run shrank logs",
+    "tierfold_run_cost_usd": "What the run's requests cost at list prices",
+    STOPPED: "Needs a person: reason is why, remedy what to do first",
+    "tierfold_run_compacted_bytes": "Bytes of the logs that the run replaced",
     "tierfold_max_dirty_percent": "The highest dirty ratio of a partition, 0 to 100",
     "tierfold_max_compaction_delay_secs": "How far the most overdue partition was past"
     " max.compaction.lag.ms when the run began",
@@ -27,9 +44,9 @@ HELP: Final[Mapping[str, str]] = {
     "tierfold_cleaner_recopy_percent": "Bytes of the logs that the run wrote, per 100 that it"
     " compacted",
     "tierfold_run_duration_seconds": "How long the run took",
-    "tierfold_compacted_bytes": "Bytes of the logs that the run replaced",
+    "tierfold_compacted_bytes": "Bytes of the topic's logs that the run replaced",
     "tierfold_saved_bytes": "By how many bytes these logs shrank",
-    "tierfold_cost_usd": "What the run's requests cost at list prices, by bytes read and written",
+    "tierfold_cost_usd": "The topic's share of tierfold_run_cost_usd, by bytes read and written",
     "tierfold_refused_partitions": "Partitions that wait for a person",
     "tierfold_failed_partitions": "Partitions that were tried and stopped",
     "tierfold_publish_lag_events": "Events that brokers are still to be sent",
@@ -38,7 +55,7 @@ HELP: Final[Mapping[str, str]] = {
     " when the run ended",
     LAST_SUCCESS: "When a run last ended with no partition of the topic failed or refused",
 }
-"""Every metric, and what it is."""
+"""Every metric and what it is, in the order of a textfile: what is read first comes first."""
 
 _Entries: TypeAlias = Sequence[Mapping[str, Any]]
 
@@ -51,7 +68,7 @@ class Sample:
     """One of `HELP`."""
     value: float
     labels: Mapping[str, str]
-    """Those of its group, and of the topic by owner."""
+    """Those of its group, and of the topic by owner; of `STOPPED` more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,8 +83,8 @@ class Group:
 def metrics_of(document: Mapping[str, Any]) -> tuple[Group, ...]:
     """Return the metrics of a document of `compact`, `vacuum` or `verify`: the run's, then topics'.
 
-    Those that the verb knows nothing of are left out. None of a partition's own: five thousand
-    would be too many series.
+    Those that the verb knows nothing of are left out. Of single partitions there is only `STOPPED`,
+    in the run's group: five thousand of each would be too many series.
     """
     by_topic: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for entry in document["partitions"]:
@@ -76,7 +93,9 @@ def metrics_of(document: Mapping[str, Any]) -> tuple[Group, ...]:
     cost_usd = document.get("requests", {}).get("cost_usd")
     worked = {topic: _worked(entries) for topic, entries in by_topic.items()}
     shares = {} if cost_usd is None else shared_out(cost_usd, worked)
-    groups = [_group(key, {}, _of_run(document))]
+    of_run = _of_run(document) | ({} if cost_usd is None else {"tierfold_run_cost_usd": cost_usd})
+    run = _group(key, {}, of_run)
+    groups = [replace(run, samples=(*run.samples, *_stopped(key, document["partitions"])))]
     for topic, entries in sorted(by_topic.items()):
         values = dict(_of_topic(document, entries))
         if topic in shares:
@@ -91,6 +110,32 @@ def _group(
     named = {**key, **labels}
     samples = (Sample(name=name, value=value, labels=named) for name, value in values.items())
     return Group(key=key, samples=tuple(samples))
+
+
+def _stopped(key: Mapping[str, str], entries: _Entries) -> Iterator[Sample]:
+    """A sample for each partition that needs a person, in the order of `runs`."""
+    found = [entry for entry in entries if entry["outcome"] in NEEDS_A_PERSON]
+    found.sort(key=lambda entry: NEEDS_A_PERSON.index(entry["outcome"]))
+    named: dict[tuple[str, str], Mapping[str, Any]] = {}
+    for entry in found:  # A topic that was made again has two ids under one name.
+        named.setdefault((entry["topic"], str(entry["partition"])), entry)
+    for (topic, partition), entry in [*named.items()][:STOPPED_MAX]:
+        labels = {**key, **entry.get("labels", {}), "topic": topic, "partition": partition}
+        labels |= {"outcome": entry["outcome"], **_why(entry)}
+        yield Sample(name=STOPPED, value=1, labels=labels)
+
+
+def _why(entry: Mapping[str, Any]) -> dict[str, str]:
+    """The cause and the first step; without a `remedy`, `reason` is all that is known."""
+    alone = {"detail": entry["reason"], "remedy": ""}
+    first, *others = entry.get("refusals") or [alone]
+    more = f" (and {len(others)} more)" if others else ""
+    remedy = " ".join(first["remedy"].replace(UNCHANGED, "").split())
+    step = STEP.split(remedy)[0].removeprefix("1. ")
+    texts = {"reason": first["detail"].rstrip(".") + more, "remedy": step}
+    return {
+        name: shorten(printable(text), TEXT_MAX, placeholder=" …") for name, text in texts.items()
+    }
 
 
 def _worked(entries: _Entries) -> Worked:
@@ -110,6 +155,8 @@ def _of_run(document: Mapping[str, Any]) -> dict[str, float]:
     compacted = [entry for entry in entries if entry["outcome"] == COMPACTED]
     bytes_in, bytes_out = (sum(one[of] for one in compacted) for of in ("bytes_in", "bytes_out"))
     return found | {
+        "tierfold_run_saved_bytes": bytes_in - bytes_out,
+        "tierfold_run_compacted_bytes": bytes_in,
         "tierfold_max_dirty_percent": max(map(_dirty_percent, entries), default=0),
         "tierfold_max_compaction_delay_secs": document["max_compaction_delay_secs"],
         "tierfold_cleaner_recopy_percent": 100 * bytes_out / bytes_in if bytes_in else 0,

@@ -19,7 +19,7 @@ LABELS: Final = "labels"
 
 RESERVED: Final = frozenset(
     {
-        *("tier", "verb", "topic", "outcome"),
+        *("tier", "verb", "topic", "partition", "outcome", "reason", "remedy"),
         # Prometheus' own, and that of the Pushgateway.
         *("job", "instance", "le", "quantile"),
     }

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.jobs.commands import COMPACT, Ran, tierfold
 from tests.jobs.tiers import folder_of, key_of, updated_tier
-from tierfold.jobs.reports.metrics import LAST_SUCCESS, Group, Sample
+from tierfold.jobs.reports.metrics import LAST_SUCCESS, STOPPED, Group, Sample
 
 SETTINGS: Final = """
 [topics."*"]
@@ -61,6 +61,15 @@ def success(topic: str, at_s: float, *, is_success: bool = True) -> Group:
         key=key,
         samples=tuple(Sample(name=name, value=value, labels=key) for name, value in names.items()),
     )
+
+
+def run_with(*stopped: str) -> Group:
+    """The run's own metrics, with a partition of each of these topics stopped."""
+    key = {"tier": "/t", "verb": "compact"}
+    labels = ({**key, "topic": topic, "partition": "0", "reason": "a gap"} for topic in stopped)
+    values = [Sample(name="tierfold_run_duration_seconds", value=1, labels=key)]
+    values += [Sample(name=STOPPED, value=1, labels=one) for one in labels]
+    return Group(key=key, samples=tuple(values))
 
 
 def monitoring(name: str) -> str:

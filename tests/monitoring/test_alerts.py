@@ -47,19 +47,22 @@ def test_each_alert_fires_when_it_should(tmp_path: Path) -> None:
 def test_prometheus_scrapes_a_run_fires_and_answers_the_dashboard(tmp_path: Path) -> None:
     served = tmp_path / "served"
     served.mkdir()
-    refusing_run(tmp_path / "tier", "--metrics-file", served / "metrics")
+    ran = refusing_run(tmp_path / "tier", "--metrics-file", served / "metrics")
     handler = partial(_Textfile, directory=str(served))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         try:
             with _prometheus(tmp_path, server.server_port) as prometheus:
-                (alert,) = prometheus.alerts("TierfoldRefused")
+                (alert,) = prometheus.alerts("TierfoldStopped")
                 shown = {query: prometheus.result(query) for query in _queries()}
         finally:
             server.shutdown()
     assert alert["state"] == "firing"
     assert alert["labels"].items() >= {"topic": "orders", "team": "shop", "verb": "compact"}.items()
-    assert alert["annotations"]["summary"] == "1 partitions of orders wait for a person"
+    summary, description = (alert["annotations"][name] for name in ("summary", "description"))
+    assert summary == "orders-0 refused by compact"
+    refusal = ran.partitions["orders", 0]["refusals"][0]
+    assert description.startswith(f"{refusal['detail']}. First: If a broker compacted the topic")
     # No partition failed, no brokers were named, and no segment could be gone.
     idle = ("failed_partitions", "publish_lag", "superseded_overdue", "cost_usd")
     empty = {query for query, found in shown.items() if not found}

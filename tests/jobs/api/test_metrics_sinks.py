@@ -18,9 +18,9 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 
 from tests.jobs.commands import COMPACT, tierfold
 from tests.monitoring.programs import free_port
-from tests.monitoring.runs import labelled_tier, refusing_run, samples, success
+from tests.monitoring.runs import labelled_tier, refusing_run, run_with, samples, success
 from tierfold.jobs.api.metrics_sinks import write_textfile
-from tierfold.jobs.reports.metrics import LAST_SUCCESS
+from tierfold.jobs.reports.metrics import LAST_SUCCESS, STOPPED
 
 OTLP: Final = "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"
 
@@ -77,14 +77,22 @@ def test_a_run_writes_its_textfile(tmp_path: Path) -> None:
     assert 'cost_center="7",team="books",tier=' in file.read_text()
     saved = bills["bytes_in"] - bills["bytes_out"]
     assert found["tierfold_saved_bytes", "compact", "bills"] == saved > 0
+    assert found["tierfold_run_saved_bytes", "compact", ""] == saved
+    assert ("tierfold_run_cost_usd", "compact", "") not in found
+    first, second = (line.split()[2] for line in file.read_text().splitlines()[0:4:3])
+    assert (first, second) == ("tierfold_run_saved_bytes", STOPPED)
+    assert found[STOPPED, "compact", "orders"] == 1
+    refusal = ran.partitions["orders", 0]["refusals"][0]
+    assert f'reason="{refusal["detail"]}",remedy="If a broker compacted' in file.read_text()
     assert [path.name for path in tmp_path.glob("metrics*")] == ["metrics.prom"]
 
 
-def test_a_textfile_keeps_the_last_success_of_a_topic_that_fails(tmp_path: Path) -> None:
+def test_a_textfile_keeps_only_the_last_success_of_a_topic_that_fails(tmp_path: Path) -> None:
     file = tmp_path / "metrics.prom"
-    write_textfile(file, [success("a", 1), success("b", 1), success("gone", 1)])
-    write_textfile(file, [success("a", 2), success("b", 2, is_success=False)])
+    write_textfile(file, [run_with("a", "b"), *(success(name, 1) for name in ("a", "b", "gone"))])
+    write_textfile(file, [run_with("b"), success("a", 2), success("b", 2, is_success=False)])
     found = samples(file.read_text())
+    assert [key[2] for key in found if key[0] == STOPPED] == ["b"]
     assert {key[2]: value for key, value in found.items() if key[0] == LAST_SUCCESS} == {
         "a": 2,
         "b": 1,
@@ -164,6 +172,9 @@ def test_a_collector_gets_every_sample_once(
     value, attributes = found["tierfold_refused_partitions", "orders"]
     assert (value, attributes["team"]) == (1, "shop")
     assert (LAST_SUCCESS, "orders") not in found
+    value, attributes = found[STOPPED, "orders"]
+    assert (value, attributes["outcome"], attributes["team"]) == (1, "refused", "shop")
+    assert {"partition", "reason", "remedy"} <= attributes.keys()
 
 
 def test_verify_and_vacuum_have_metrics_too(tmp_path: Path) -> None:
