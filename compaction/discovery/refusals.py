@@ -38,7 +38,7 @@ _UNPROVEN: Final = (
 
 
 _HOLE_OR_MISSING: Final = (
-    "1. If a broker compacted the topic before it was tiered, nothing is missing: run again with"
+    "1. If a broker compacted the topic before it was tiered, run again with"
     " --holes-are-holes {name}. 2. Otherwise (__remote_log_metadata does not have endOffset {end}"
     " for the first of the two) bring the missing segment back, or run again once its upload is"
     " complete. 3. If it is lost for good, {start}"

@@ -249,8 +249,8 @@ def _with_receipts(
         for one in results
     ]
     return [
-        one if one.failure or why is None else one.stopped(why)
-        for one, why in ((one, failures.get(one.round.index)) for one in done)
+        one.stopped(failures[one.round.index]) if one.round.index in failures else one
+        for one in done
     ]
 
 

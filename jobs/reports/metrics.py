@@ -29,13 +29,13 @@ STOPPED: Final = "tierfold_stopped_partition"
 STOPPED_MAX: Final = 20
 """How many of them a run has: a night in which all fail makes no thousands of series."""
 
-TEXT_MAX: Final = 400
+TEXT_MAX: Final = 600
 """Characters of a label that holds sentences; a longer one ends in `…`."""
 
 HELP: Final[Mapping[str, str]] = {
-    "tierfold_run_saved_bytes": "By how many bytes the run shrank logs",
-    "tierfold_run_cost_usd": "What the run's requests cost at list prices",
-    STOPPED: "Needs a person: reason is why, remedy what to do first",
+    "tierfold_run_saved_bytes": "Bytes that the run saved",
+    "tierfold_run_cost_usd": "What the run's requests cost",
+    STOPPED: "Needs a person: why, and what to do first",
     "tierfold_run_compacted_bytes": "Bytes of the logs that the run replaced",
     "tierfold_max_dirty_percent": "The highest dirty ratio of a partition, 0 to 100",
     "tierfold_max_compaction_delay_secs": "How far the most overdue partition was past"

@@ -170,6 +170,8 @@ def test_a_claim_that_fails_in_a_later_wave_keeps_the_commits(
     monkeypatch.setattr(waves_module, "FIRST_WAVE_OF_BYTES", WaveLimit(partitions=1, work=1))
     reports = compacted(tier, budget=IN_ORDER, script=Script(fails("exchange")))
     assert (reports["orders"].outcome, reports["payments"].outcome) == (COMPACTED, FAILED)
+    payments = reports["payments"]
+    assert [part.sentence for part in payments.refusals] == [payments.reason]
     assert "the store: no answer" in reports["payments"].reason
     assert recorded(tier, "orders") == [(0, COMPACTED)]
     assert recorded(tier, "payments") == [(0, FAILED)]

@@ -205,6 +205,7 @@ def test_a_file_that_vanishes_beside_the_log_leaves_an_orphan_that_is_never_live
     orders, payments = run(tier, executor)
     assert orders.failure is not None
     assert str(victim) in orders.failure
+    assert [part.sentence for part in orders.refusals] == [orders.failure]
     assert isinstance(payments.outcome, Committed)
     state = Catalog(str(tier / "_tierfold")).read()[ORDERS]
     assert [segment.written_by_run for segment in state.segments] == ["", ""]
@@ -310,6 +311,7 @@ def test_a_bug_between_two_stages_stops_its_partition_alone(
     assert orders.failure == (
         f"{ORDERS}: unexpected ArithmeticError: 7 is not 8. This is a bug; please report it."
     )
+    assert [part.code for part in orders.refusals] == ["error"]
     assert isinstance(payments.outcome, Committed)
 
 

@@ -17,6 +17,7 @@ from tierfold.jobs.reports.metrics import (
     Group,
     metrics_of,
 )
+from tierfold.jobs.settings.owner_labels import RESERVED
 
 KEY = {"tier": "/t", "verb": "compact"}
 
@@ -169,6 +170,7 @@ def test_a_partition_that_needs_a_person_has_its_reason_and_the_first_step() -> 
         "reason": "a segment is missing",
         "remedy": "Look at offset 7.",
     }
+    assert found.keys() - {"team"} <= RESERVED
     unchanged = "Nothing of this partition was changed. Run again. Look, too."
     (found,) = stopped(refused(("one", unchanged), ("two", "x"), ("three", "y")))
     assert (found["reason"], found["remedy"]) == ("one (and 2 more)", "Run again. Look, too.")
