@@ -69,7 +69,9 @@ class Candidate:
     stretches: tuple[EpochStretch, ...] = ()
     """The leader epochs of its batches, read only if there is no checkpoint."""
     corruption: str = ""
-    """Why its `.log` cannot be read to the end, a sentence; empty: it can, or there is none."""
+    """Why its `.log` cannot be read to the end, a clause; empty: it can, or there is none."""
+    remedy: str = ""
+    """What to do about the corruption, in sentences; empty: nothing is known."""
     is_unopened: bool = False
     """`corruption` says why an object could not be opened; its bytes may be sound."""
     maker: Maker = Maker.BROKER
@@ -109,8 +111,10 @@ class Candidate:
 
     @property
     def obstacle(self) -> str:
-        """Why it must not or cannot be read to the end, a sentence; empty: it can."""
-        return self.ownership.why or self.corruption
+        """Why it must not or cannot be read to the end, and what to do; empty: it can."""
+        if self.ownership.why or not self.remedy:
+            return self.ownership.why or self.corruption
+        return f"{self.corruption}. {self.remedy}"
 
     @property
     def is_readable(self) -> bool:

@@ -115,11 +115,16 @@ def _unreadable(facts: PartitionFacts) -> Refusal | None:
         for candidate in found
         if not candidate.ownership.why
     )
-    obstacles = [candidate.obstacle.removesuffix(UNCHANGED).rstrip() for candidate in found]
+    reasons = [candidate.ownership.why or candidate.corruption for candidate in found]
+    remedies = [
+        candidate.remedy.removesuffix(UNCHANGED).rstrip()
+        for candidate in found
+        if not candidate.ownership.why
+    ]
     return Refusal(
         reason=RefusalReason.CORRUPT if is_corrupt else RefusalReason.UNREADABLE,
-        detail=first_few(obstacles),
-        remedy=UNCHANGED,
+        detail=first_few(reasons),
+        remedy=" ".join(filter(None, (*dict.fromkeys(remedies), UNCHANGED))),
     )
 
 

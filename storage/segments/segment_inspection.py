@@ -75,7 +75,8 @@ def inspected(
         seen_offset = last_offset_seen(tier, key, listed)
         return replace(
             found,
-            corruption=str(error),
+            corruption=f"{error.where}: {error.what}",
+            remedy=error.remedy,
             is_unopened=not isinstance(error, CorruptLog),
             seen_offset=seen_offset,
         )

@@ -46,6 +46,7 @@ from tierfold.compaction.discovery.view import (
     first_few,
     state_with_new,
 )
+from tierfold.compaction.model.errors import UNCHANGED
 from tierfold.compaction.model.origins import Compacted
 from tierfold.compaction.model.segments import PartitionState
 from tierfold.storage.tiers.local_tiered_storage import REQUIRED_PARTS
@@ -146,6 +147,14 @@ def test_an_unreadable_segment_that_would_be_next_refuses_the_partition() -> Non
     for row, start in ((ROW, 11), (ROW, 40), (None, 0)):
         found = refusal(row, torn(start))
         assert (found.reason, found.detail) == (RefusalReason.CORRUPT, f"{start}.log: torn")
+
+
+def test_what_to_do_is_said_once_for_all_segments_that_cannot_be_read() -> None:
+    denied = [replace(torn(start), remedy=f"Allow it. {UNCHANGED}") for start in (11, 21)]
+    found = refusal(ROW, *denied)
+    assert (found.detail, found.remedy) == ("11.log, 21.log: torn", f"Allow it. {UNCHANGED}")
+    kept = view(ROW, replace(torn(10), remedy="Allow it."), upload(11, 20)).notes
+    assert kept[0].endswith("is kept, not read: 10.log: torn. Allow it.")
 
 
 def test_many_unreadable_segments_are_counted_not_listed() -> None:

@@ -100,7 +100,7 @@ def test_a_wrapper_of_an_incomplete_segment_may_take_what_is_said(
 ) -> None:
     large = wrapper(8, message(0, b"v" * PLAIN_BYTES_TRUSTED))
     without(tier, put(tier, large), "timeindex", CHECKPOINT)
-    assert "set decompressed.batch.max.bytes to the most" in found(tier).corruption
+    assert "set decompressed.batch.max.bytes to the most" in found(tier).remedy
     (listed,) = tier.listing(KEY)
     most = PLAIN_BYTES_TRUSTED + 2**10
     allowed = inspected(tier, KEY, listed, most)
