@@ -32,7 +32,11 @@ from tierfold.compaction.brokers.epoch_ends import (
     UnknownEpoch,
 )
 from tierfold.compaction.brokers.events import SegmentState
-from tierfold.compaction.model.leader_epochs import are_within_lineage, epoch_ranges
+from tierfold.compaction.model.leader_epochs import (
+    are_within_lineage,
+    epoch_ends,
+    epoch_ranges,
+)
 from tierfold.compaction.model.segments import LeaderEpoch, Segment
 
 _ASKED_MAX: Final = 8
@@ -190,6 +194,23 @@ def lineage_status(
     denied = next((one for one in found if isinstance(one, EpochDenied)), None)
     unconfirmed = next((one for one in found if one is not None), None)
     return denied or unconfirmed or LineageHolds(end_offset=end_offset)
+
+
+def epoch_ends_of_brokers(
+    lineage: Sequence[LeaderEpoch], answers: Mapping[int, EpochAnswer]
+) -> dict[int, int]:
+    """By leader epoch of the lineage, where it ends in the brokers' log; without those it lacks.
+
+    As they answered; where they did not, as the lineage has it. `answers`: of `epochs_to_ask`.
+    """
+    ends = epoch_ends(lineage)
+    for epoch, answer in answers.items():
+        is_theirs = isinstance(answer, EpochEnd) and answer.epoch == epoch
+        if isinstance(answer, EpochEnd | UnknownEpoch) and not is_theirs:
+            ends.pop(epoch, None)
+        if isinstance(answer, EpochEnd) and answer.epoch in ends:
+            ends[answer.epoch] = min(ends[answer.epoch], answer.end_offset)
+    return ends
 
 
 def _against(

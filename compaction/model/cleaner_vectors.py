@@ -13,17 +13,15 @@ that leader epoch was the newest in the tier.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
 from tierfold.compaction.model.segments import (
     CleanerOffset,
-    LeaderEpoch,
     PartitionState,
     Segment,
 )
-from tierfold.compaction.model.units import OFFSET_MAX
 
 CLEANER_OFFSETS_KEPT: Final = 64
 """The number of newest entries that a row or segment keeps of a cleaner offset vector.
@@ -65,21 +63,19 @@ def with_vectors(segments: Iterable[Segment], row: PartitionState) -> list[Segme
 
 
 def resolved_cleaner_offset(
-    row: PartitionState, lineage: Sequence[LeaderEpoch]
+    row: PartitionState, epoch_ends: Mapping[int, int]
 ) -> CleanerOffset | None:
     """How far a log with these leader epochs is clean in the tier; None: nothing that it has.
 
-    `lineage` is in offset order. The newest entry counts whose epoch the log has, but only as far
-    as that epoch reaches in it: to there both are one log, and what follows may be another's
-    (`LeaderEpochFileCache.endOffsetFor`, as for a truncation).
+    `epoch_ends`: by leader epoch of the log, where the next one begins. The newest entry counts
+    whose epoch the log has, but only as far as that epoch reaches in it: to there both are one log,
+    and what follows may be another's (`LeaderEpochFileCache.endOffsetFor`, as for a truncation).
     """
-    ends = [*(entry.start_offset for entry in lineage[1:]), OFFSET_MAX]
-    end_of = {entry.epoch: end for entry, end in zip(lineage, ends, strict=False)}
     return next(
         (
-            replace(entry, offset=min(entry.offset, end_of[entry.epoch]))
+            replace(entry, offset=min(entry.offset, epoch_ends[entry.epoch]))
             for entry in reversed(leader_cleaner_offsets(row))
-            if entry.epoch in end_of
+            if entry.epoch in epoch_ends
         ),
         None,
     )

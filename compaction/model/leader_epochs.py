@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tierfold.compaction.model.segments import LeaderEpoch, Segment
+from tierfold.compaction.model.units import OFFSET_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +93,12 @@ def epoch_ranges(
     """
     ends = [entry.start_offset - 1 for entry in epochs[1:]]
     return list(zip(epochs, [*ends, end_offset][: len(epochs)], strict=True))
+
+
+def epoch_ends(lineage: Sequence[LeaderEpoch]) -> dict[int, int]:
+    """By leader epoch, where the next one begins; the newest has no end. `lineage`: in order."""
+    ends = [*(entry.start_offset for entry in lineage[1:]), OFFSET_MAX]
+    return {entry.epoch: end for entry, end in zip(lineage, ends, strict=False)}
 
 
 def merged_epochs(segments_epochs: Iterable[Sequence[LeaderEpoch]]) -> tuple[LeaderEpoch, ...]:

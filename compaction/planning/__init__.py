@@ -4,6 +4,7 @@
     regions          where a log is clean, dirty, and held back
     eligibility      how dirty a partition is, how long it has waited, what is due
     local_copies     until when a broker can have local copies of a segment's range
+    local_segments   which local segments of brokers lie below the cleaner offset
     drop_limits      how long tombstones and markers stay on a served row
     open_step        whether brokers have what a served row says
     first_publication what it means to publish what was compacted without its brokers

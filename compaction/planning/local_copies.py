@@ -49,6 +49,16 @@ def local_ranges(
     return tuple(found)
 
 
+def gone_before(row: PartitionState, ranges: Sequence[LocalRange], now_ms: int) -> int:
+    """The offset below which no broker has local copies any longer, by `local_ranges`."""
+    found = row.log_start_offset
+    for one in ranges:
+        if one.until_ms > now_ms:
+            break
+        found = one.end_offset + 1
+    return found
+
+
 def joined_past(ranges: Sequence[LocalRange], before_ms: int) -> tuple[LocalRange, ...]:
     """The same with fewer ranges: those that ended by `before_ms` are one, except the last."""
     kept = [

@@ -20,6 +20,7 @@ from enum import StrEnum
 
 from tierfold.compaction.discovery.view import PartitionView
 from tierfold.compaction.model.cleaner_vectors import resolved_cleaner_offset
+from tierfold.compaction.model.leader_epochs import epoch_ends
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import Hole, LeaderEpoch
 from tierfold.compaction.uploading.local_log import LocalLog, LocalSegment
@@ -79,12 +80,13 @@ class TierCopy:
 
 def tier_copy(view: PartitionView, lineage: Sequence[LeaderEpoch]) -> TierCopy:
     """What the tier has of a log with these leader epochs, by its live segments."""
-    clean = None if view.state is None else resolved_cleaner_offset(view.state, lineage)
+    row, ends = view.state, epoch_ends(lineage)
+    clean = None if row is None else resolved_cleaner_offset(row, ends)
     return TierCopy(
         start_offset=view.segments[0].start_offset if view.segments else view.log_start_offset,
         next_offset=view.next_offset,
         cleaner_offset=None if clean is None else clean.offset,
-        holes=(*view.holes, *(view.state.holes if view.state else ())),
+        holes=(*view.holes, *(row.holes if row else ())),
     )
 
 

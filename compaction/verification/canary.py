@@ -12,7 +12,6 @@ Rule: PUBLISHING 7.2, and for a broker that does not follow the topic 6.1.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain
@@ -20,7 +19,6 @@ from typing import Final, TypeAlias
 
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.segments import PartitionState, RetiredSegment, Segment
-from tierfold.compaction.model.serving import LocalRange
 from tierfold.compaction.model.units import OffsetSpan
 
 WINDOW_RECORDS: Final = 64
@@ -125,20 +123,10 @@ def _overlap(one: Segment, other: Segment) -> bool:
     return one.start_offset <= other.end_offset and other.start_offset <= one.end_offset
 
 
-def gone_before(row: PartitionState, ranges: Sequence[LocalRange], now_ms: int) -> int:
-    """The offset below which no broker has local copies any longer, by `local_ranges`."""
-    found = row.log_start_offset
-    for one in ranges:
-        if one.until_ms > now_ms:
-            break
-        found = one.end_offset + 1
-    return found
-
-
 def may_show_stale(row: PartitionState, log_start: int, below: int) -> bool:
     """Whether a record that was dropped can be known, of an offset from the log start on.
 
-    `below`: only offsets below count, as of `gone_before`.
+    `below`: only offsets below count, as of `local_copies.gone_before`.
     """
     return any(
         max(entry.segment.start_offset, log_start) < min(entry.segment.next_offset, below)

@@ -25,7 +25,7 @@ from tierfold.compaction.model.errors import CorruptLog, MissingRight, Unreadabl
 from tierfold.compaction.model.rights import Resource, Right
 from tierfold.compaction.model.segments import PartitionState, Segment
 from tierfold.compaction.model.units import OffsetSpan
-from tierfold.compaction.planning.local_copies import local_ranges
+from tierfold.compaction.planning.local_copies import gone_before, local_ranges
 from tierfold.compaction.verification.canary import (
     Agreed,
     CanaryMode,
@@ -39,7 +39,6 @@ from tierfold.compaction.verification.canary import (
     NotServed,
     Stale,
     canary_windows,
-    gone_before,
     latest_sources,
     may_show_stale,
     replaced_segments,

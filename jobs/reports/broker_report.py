@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from itertools import chain
 from typing import Any, Final
 
 from rich.console import Console
@@ -18,6 +19,7 @@ from tierfold.compaction.brokers.events import SegmentState
 from tierfold.compaction.model.redaction import printable
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.model.wording import counted, spaced
+from tierfold.compaction.planning.local_segments import LocalCopy, LocalSegments
 from tierfold.compaction.publishing.steps import Done, OpenStep, Send, Step
 from tierfold.jobs.reports.refusals_report import in_short
 from tierfold.jobs.reports.result import fields
@@ -67,6 +69,27 @@ def broker_entry(
         ],
         "beside_catalog": None if beside is None else asdict(beside),
         "open_step": None if step is None or isinstance(step, Done) else _open_step(step),
+    }
+
+
+def local_entry(local: LocalSegments) -> dict[str, Any]:
+    """Return what a document says of the local segments of one partition's brokers."""
+    clean, cleaned = local.cleaner_offset, local.cleaned
+    return {
+        "cleaner_offset": None if clean is None else clean.offset,
+        "cleaner_leader_epoch": None if clean is None else clean.epoch,
+        "can_have": _local_sums(local.copies),
+        "cleaned": _local_sums(cleaned),
+        **fields(local, "others_below", "is_time_limited"),
+    }
+
+
+def _local_sums(copies: Sequence[LocalCopy]) -> dict[str, int | None]:
+    return {
+        "segments": len(copies),
+        "bytes": sum(one.size_bytes for one in copies),
+        "start_offset": copies[0].start_offset if copies else None,
+        "end_offset": max(one.end_offset for one in copies) if copies else None,
     }
 
 
@@ -162,7 +185,8 @@ def _of_offsets(brokers: BrokerPartition, name: str) -> str:
 
 
 def _remarks(status: PartitionStatus, brokers: BrokerPartition) -> Text:
-    return Text(printable("; ".join(_said(status, brokers))))
+    said = chain(_said(status, brokers), _said_of_local(status.local))
+    return Text(printable("; ".join(said)))
 
 
 def _said(status: PartitionStatus, brokers: BrokerPartition) -> Iterator[str]:
@@ -188,6 +212,27 @@ def _said(status: PartitionStatus, brokers: BrokerPartition) -> Iterator[str]:
         ids = getattr(beside, name)
         if ids:
             yield f"{counted(len(ids), what)} {how}"
+
+
+def _said_of_local(local: LocalSegments | None) -> Iterator[str]:
+    """What a new leader takes over, and which local segments lie below it."""
+    if local is None or local.cleaner_offset is None:
+        return
+    clean, cleaned = local.cleaner_offset, local.cleaned
+    yield f"a new leader takes over cleaner offset {clean.offset} of leader epoch {clean.epoch}"
+    if cleaned:
+        size = decimal(sum(one.size_bytes for one in cleaned))
+        end = max(one.end_offset for one in cleaned)
+        yield (
+            f"{len(cleaned)} of {counted(len(local.copies), 'local segment')} below it: {size},"
+            f" offsets {offsets(cleaned[0].start_offset, end + 1)}"
+        )
+    elif local.others_below is None:
+        yield "no local segment below it"
+    if local.others_below is not None:
+        yield f"below offset {local.others_below} there can be others, whose uploads are deleted"
+    if not local.is_time_limited:
+        yield "no known time limit of local segments"
 
 
 _COLUMNS: Final[Sequence[Column[_Row]]] = (

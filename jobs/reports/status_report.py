@@ -18,7 +18,12 @@ from tierfold.compaction.model.wording import counted, spaced
 from tierfold.compaction.planning.eligibility import DirtyRatio
 from tierfold.jobs.context.timestamps import timestamp_text
 from tierfold.jobs.pipeline.partition_report import OK, REFUSED
-from tierfold.jobs.reports.broker_report import broker_entry, cluster_entry, print_brokers
+from tierfold.jobs.reports.broker_report import (
+    broker_entry,
+    cluster_entry,
+    local_entry,
+    print_brokers,
+)
 from tierfold.jobs.reports.refusals_report import print_refusals
 from tierfold.jobs.reports.result import Result, concluded, fields, named_segment
 from tierfold.jobs.reports.tables import (
@@ -57,7 +62,7 @@ class StatusResult(Result[PartitionStatus]):
         """See `Result`."""
         entry = self.entry(partition)
         for name in _LISTS:
-            del entry[name]
+            entry.pop(name, None)
         for name in _LISTS_OF_BROKERS if "brokers" in entry else ():
             del entry["brokers"][name]
         return entry
@@ -90,6 +95,12 @@ def _entry(status: PartitionStatus) -> dict[str, Any]:
     entry = _own_entry(status)
     if status.brokers is not None:
         entry["brokers"] = broker_entry(status.brokers, status.beside, status.step)
+    if (local := status.local) is not None:
+        cleaned = {*local.cleaned}
+        entry["local"] = local_entry(local)
+        entry["local_segments"] = [
+            asdict(one) | {"is_cleaned": one in cleaned} for one in local.copies
+        ]
     return entry
 
 
@@ -205,7 +216,7 @@ def _beside_live(status: PartitionStatus) -> Iterator[str]:
         yield f"claimed by run {row.owner_run}, last commit at {last}"
 
 
-_LISTS: Final = ("segments", "retired", "orphans", "out_of_lineage")
+_LISTS: Final = ("segments", "retired", "orphans", "out_of_lineage", "local_segments")
 """The fields of an entry that list segments."""
 
 _LISTS_OF_BROKERS: Final = ("segments", "beside_catalog")

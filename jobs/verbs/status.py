@@ -16,6 +16,7 @@ from tierfold.compaction.model.refusal_parts import RefusalPart
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
 from tierfold.compaction.planning.eligibility import DirtyRatio, dirty_ratio
+from tierfold.compaction.planning.local_segments import LocalSegments, local_segments
 from tierfold.compaction.planning.open_step import step_of
 from tierfold.compaction.planning.regions import regions_of
 from tierfold.compaction.publishing.steps import Step
@@ -50,6 +51,8 @@ class PartitionStatus:
     """What brokers have of it; None: none were asked."""
     beside: BesideCatalog | None = None
     """How that differs; None: no brokers were asked, or there is no listing."""
+    local: LocalSegments | None = None
+    """What brokers can have locally of it; None: they do not serve the row, or none were asked."""
     step: Step | None = None
     """What publishing does next; None: no broker serves the row, or none was asked."""
     absence: str = ""
@@ -105,6 +108,7 @@ def status(context: RunContext, settings: Settings, scope: Scope) -> list[Partit
             return found
         # A listing that failed is empty, and says nothing of what is missing.
         is_listed = bool(partition.listed) or partition.refusal is None
+        found = replace(found, local=_local(found, partition.brokers, context.now_ms))
         return _with_brokers(found, partition.brokers, is_listed=is_listed)
 
     with context.progress.survey(), ThreadPoolExecutor(READERS) as pool:
@@ -123,6 +127,16 @@ def status_of_cluster(
         PartitionStatus(key=key, row=None, brokers=brokers)
         for key, brokers in looked.partitions.items()
     ]
+
+
+def _local(
+    status: PartitionStatus, brokers: BrokerPartition, now_ms: int
+) -> LocalSegments | None:
+    row = status.row
+    if row is None:
+        return None
+    lineage = row.lineage if status.view is None else status.view.lineage
+    return local_segments(row, lineage, brokers, now_ms)
 
 
 def _with_brokers(

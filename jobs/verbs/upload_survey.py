@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tierfold.compaction.discovery.view import PartitionView
 from tierfold.compaction.model.cleaner_vectors import resolved_cleaner_offset
+from tierfold.compaction.model.leader_epochs import epoch_ends
 from tierfold.compaction.model.segments import CleanerOffset
 from tierfold.compaction.uploading.copy_lag import UploadReason
 from tierfold.compaction.uploading.local_log import LocalLog, LocalSegment
@@ -93,7 +94,7 @@ def _surveyed(beside: LogBesideTier, now_ms: int) -> PartitionUpload:
     tier_end = adopted[-1].end_offset if adopted else None
     log_start = 0 if state is None else state.log_start_offset
     plan = upload_plan(log, rules, now_ms, tier_end=tier_end, log_start=log_start)
-    clean = None if state is None else resolved_cleaner_offset(state, log.lineage)
+    clean = None if state is None else resolved_cleaner_offset(state, epoch_ends(log.lineage))
     facts = UploadFacts(log=log, view=view, plan=plan, cleaner_offset=clean)
     since_ms = 0 if state is None else now_ms - state.committed_at_ms
     late = late_upload(log, rules, since_ms, tier_end=tier_end)

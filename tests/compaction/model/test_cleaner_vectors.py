@@ -14,6 +14,7 @@ from tierfold.compaction.model.cleaner_vectors import (
     resolved_cleaner_offset,
     with_vectors,
 )
+from tierfold.compaction.model.leader_epochs import epoch_ends
 from tierfold.compaction.model.segments import CleanerOffset, LeaderEpoch, PartitionState
 
 
@@ -45,7 +46,7 @@ def test_a_new_segment_gets_both_vectors() -> None:
 def test_before_the_first_round_there_is_none() -> None:
     row = a_state(a_chain(10))
     assert leader_cleaner_offsets(row) == ()
-    assert resolved_cleaner_offset(row, row.lineage) is None
+    assert resolved_cleaner_offset(row, epoch_ends(row.lineage)) is None
     assert leader_cleaner_offsets(replace(ROW, lineage=())) == ()
 
 
@@ -94,7 +95,7 @@ def test_only_the_newest_entries_are_kept() -> None:
 def test_a_leader_takes_over_what_its_own_log_has(
     lineage: tuple[LeaderEpoch, ...], expected: tuple[int, int] | None
 ) -> None:
-    found = resolved_cleaner_offset(ROW, lineage)
+    found = resolved_cleaner_offset(ROW, epoch_ends(lineage))
     assert found == (None if expected is None else vector(expected)[0])
 
 

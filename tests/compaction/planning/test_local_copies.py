@@ -16,7 +16,7 @@ from tierfold.compaction.brokers.topic_retention import LOCAL_SLACK_MS
 from tierfold.compaction.model.origins import Compacted
 from tierfold.compaction.model.segments import PartitionState, Segment
 from tierfold.compaction.model.serving import LocalRange
-from tierfold.compaction.planning.local_copies import joined_past, local_ranges
+from tierfold.compaction.planning.local_copies import gone_before, joined_past, local_ranges
 
 AT_MS: Final = 10**9
 HOUR_MS: Final = 3_600_000
@@ -148,6 +148,13 @@ def test_past_ranges_are_joined_except_the_last() -> None:
     assert joined_past(ranges, border_ms + 9) == ranges[2:]
     assert joined_past(ranges, 0) == ranges
     assert joined_past((), 0) == ()
+
+
+def test_local_copies_are_gone_before_the_first_range_that_may_have_any() -> None:
+    row = a_state(a_chain(10, 10, 10, start_offset=5))
+    ranges = [LocalRange(end_offset=14, until_ms=100), LocalRange(end_offset=24, until_ms=200)]
+    assert [gone_before(row, ranges, now_ms) for now_ms in (99, 100, 199, 200)] == [5, 15, 15, 25]
+    assert gone_before(row, (), 300) == 5
 
 
 LATE_MS: Final = 3 * HOUR_MS

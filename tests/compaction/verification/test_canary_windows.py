@@ -8,7 +8,6 @@ import pytest
 
 from tests.compaction.builders import a_chain, a_segment, a_state, retired
 from tierfold.compaction.model.origins import Compacted, Copied
-from tierfold.compaction.model.serving import LocalRange
 from tierfold.compaction.model.units import OffsetSpan
 from tierfold.compaction.verification.canary import (
     OFFSETS_BEFORE,
@@ -16,7 +15,6 @@ from tierfold.compaction.verification.canary import (
     CanaryMode,
     CanaryWindow,
     canary_windows,
-    gone_before,
     latest_sources,
     may_show_stale,
     replaced_segments,
@@ -121,13 +119,6 @@ def test_sources_of_sources_count_but_are_not_the_latest() -> None:
     )
     assert [one.segment for one in sources_of(row)] == [UPLOADS[1], UPLOADS[2], OURS]
     assert latest_sources(row, again) == (OURS,)
-
-
-def test_local_copies_are_gone_before_the_first_range_that_may_have_any() -> None:
-    row = a_state(a_chain(10, 10, 10, start_offset=5))
-    ranges = [LocalRange(end_offset=14, until_ms=100), LocalRange(end_offset=24, until_ms=200)]
-    assert [gone_before(row, ranges, now_ms) for now_ms in (99, 100, 199, 200)] == [5, 15, 15, 25]
-    assert gone_before(row, (), 300) == 5
 
 
 @pytest.mark.parametrize(

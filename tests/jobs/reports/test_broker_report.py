@@ -26,9 +26,10 @@ from tierfold.compaction.brokers.event_bytes import encode
 from tierfold.compaction.brokers.events import SegmentAdded, SegmentState, SegmentUpdated
 from tierfold.compaction.brokers.metadata_fold import MetadataFold, MetadataRecord
 from tierfold.compaction.brokers.metadata_partitions import metadata_partition
-from tierfold.compaction.model.segments import LeaderEpoch
+from tierfold.compaction.model.segments import CleanerOffset, LeaderEpoch
+from tierfold.compaction.planning.local_segments import LocalCopy, LocalSegments
 from tierfold.compaction.publishing.steps import Done, Purpose, Send, Wait
-from tierfold.jobs.reports.broker_report import broker_entry
+from tierfold.jobs.reports.broker_report import broker_entry, local_entry
 from tierfold.jobs.reports.status_report import StatusResult
 from tierfold.jobs.verbs.status import PartitionStatus
 
@@ -195,6 +196,41 @@ def test_the_open_step_is_named_with_its_reason(status: PartitionStatus) -> None
         None,
         None,
     ]
+
+
+def test_local_segments_below_the_cleaner_offset_are_counted(status: PartitionStatus) -> None:
+    copies = [LocalCopy(start_offset=at, end_offset=at + 9, size_bytes=1000) for at in (0, 10, 20)]
+    local = LocalSegments(
+        cleaner_offset=CleanerOffset(epoch=4, offset=20),
+        copies=tuple(copies),
+        others_below=None,
+        is_time_limited=True,
+    )
+    taken_over = "a new leader takes over cleaner offset 20 of leader epoch 4"
+    below = "2 of 3 local segments below it: 2.0 kB, offsets 0–19"
+    status = replace(status, beside=None, local=local)
+    assert f"{taken_over}; {below} │" in shown(status)
+    none = replace(local, copies=local.copies[2:])
+    assert f"{taken_over}; no local segment below it │" in shown(replace(status, local=none))
+    unknown = replace(none, others_below=20, is_time_limited=False)
+    said = "below offset 20 there can be others, whose uploads are deleted; no known time limit"
+    assert f"{taken_over}; {said} of local segments │" in shown(replace(status, local=unknown))
+    never = replace(local, cleaner_offset=None)
+    assert "local segment" not in shown(replace(status, local=never))
+    result = StatusResult(tier="/tier", partitions=[status])
+    entry = result.entry(status)
+    assert "local_segments" not in result.without_segments(status)
+    assert entry["local"] == {
+        "cleaner_offset": 20,
+        "cleaner_leader_epoch": 4,
+        "can_have": {"segments": 3, "bytes": 3000, "start_offset": 0, "end_offset": 29},
+        "cleaned": {"segments": 2, "bytes": 2000, "start_offset": 0, "end_offset": 19},
+        "others_below": None,
+        "is_time_limited": True,
+    }
+    assert [one["is_cleaned"] for one in entry["local_segments"]] == [True, True, False]
+    nothing = local_entry(replace(never, copies=()))
+    assert (nothing["cleaner_offset"], nothing["can_have"]["start_offset"]) == (None, None)
 
 
 def test_what_is_the_same_is_not_mentioned() -> None:
