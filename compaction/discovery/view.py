@@ -14,6 +14,7 @@ from typing import Final
 
 from tierfold.compaction.brokers.cluster_view import BrokerPartition
 from tierfold.compaction.discovery.listing import ListedSegment
+from tierfold.compaction.model.kept_sums import KeptSums
 from tierfold.compaction.model.refusal_parts import RefusalPart
 from tierfold.compaction.model.segments import (
     Hole,
@@ -192,6 +193,8 @@ class PartitionView:
     """The listing, if some object has not the store's usual storage class; else empty."""
     local_bytes: int = 0
     """Bytes of a broker's log that are not in the tier yet; 0: none, or no log directory tells."""
+    kept: KeptSums | None = None
+    """The sums that were read with the row; None: they were not."""
 
     @property
     def next_offset(self) -> int:
@@ -202,6 +205,17 @@ class PartitionView:
     def cleaner_offset(self) -> int | None:
         """The newest epoch's cleaner offset; None: no round was committed."""
         return None if self.state is None else self.state.cleaner_offset
+
+    def kept_clean_below(self, offset: int) -> int | None:
+        """Bytes of the live segments that start below an offset, if the row keeps that sum.
+
+        What is new begins behind the row's segments. If brokers have moved the log start, the first
+        of them may be gone.
+        """
+        row = self.state
+        if self.kept is None or row is None or self.log_start_offset != row.log_start_offset:
+            return None
+        return self.kept.clean_below(row, offset)
 
 
 def never_claimed(key: PartitionKey) -> PartitionState:

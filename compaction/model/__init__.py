@@ -4,6 +4,7 @@
     hash_key               the secret with which a run hashes record keys
     segment_ids            Kafka's ids as text, and the marks in those that tierfold made
     segments               partition, segment, and the catalog's row of a partition
+    kept_sums              the sums that a commit stores with a row
     origins                who wrote a segment, whose bytes it has, who names it
     bindings               who serves the tier, as a run knows it
     serving                what a row says for the brokers that serve the partition

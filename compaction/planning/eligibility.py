@@ -7,16 +7,20 @@ segment that holds `from`. No segment is opened: the catalog's metadata suffices
 The total is that of the whole log: what the tier has, and what only a broker has so far, if a log
 directory tells (KIP-1272: cleanable / (local + remote)).
 
-The catalog also stores a row's sums (`live_bytes`, `clean_bytes`, `dirty_bytes`), for its readers.
-They are not used here: what is cleanable depends on the time, on open transactions and on segments
-uploaded since that commit.
+What is clean is read from the sum that each commit stores with its row. Segments are added up only
+where others than the row's count, or another offset than its cleaner offset, for example with
+`--first-dirty`. Those that are cleanable always are: which ones they are depends on the time, on
+open transactions and on what was uploaded since that commit.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from operator import attrgetter
+from typing import Final
 
 from tierfold.compaction.discovery.view import PartitionView, state_with_new
 from tierfold.compaction.model.rules import CompactionStrategy, Rules
@@ -97,23 +101,27 @@ class DirtyRatio:
         )
 
 
+_START: Final = attrgetter("start_offset")
+_NEXT: Final = attrgetter("next_offset")
+
+
 def dirty_ratio(view: PartitionView, regions: Regions, rules: Rules, now_ms: int) -> DirtyRatio:
     """How dirty the partition is at `now_ms` (epoch milliseconds), and how overdue."""
-    dirty = regions.dirty
-    clean = (segment.size_bytes for segment in view.segments if segment.start_offset < dirty.start)
-    cleanable = [
-        segment
-        for segment in view.segments
-        if dirty.start < segment.next_offset
-        and segment.start_offset < dirty.end
-        and not dirty.is_empty
-    ]
+    dirty, segments = regions.dirty, view.segments
+    clean_bytes = view.kept_clean_below(dirty.start)
+    if clean_bytes is None:
+        clean = segments[: bisect_left(segments, dirty.start, key=_START)]
+        clean_bytes = sum(segment.size_bytes for segment in clean)
+    cleanable: tuple[Segment, ...] = ()
+    if not dirty.is_empty:
+        first = bisect_right(segments, dirty.start, key=_NEXT)
+        cleanable = segments[first : bisect_left(segments, dirty.end, key=_START)]
     overdue = (segment.size_bytes for segment in cleanable if is_overdue(segment, rules, now_ms))
     delay_ms = 0
     if regions.earliest_dirty_ms is not None:
         delay_ms = now_ms - regions.earliest_dirty_ms - rules.max_compaction_lag_ms
     return DirtyRatio(
-        clean_bytes=sum(clean),
+        clean_bytes=clean_bytes,
         cleanable_bytes=sum(segment.size_bytes for segment in cleanable),
         local_bytes=view.local_bytes,
         must_clean_bytes=sum(overdue),

@@ -14,6 +14,7 @@ from tierfold.compaction.model.errors import (
     TierfoldError,
     unexpected,
 )
+from tierfold.compaction.model.kept_sums import KeptSums
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.jobs.engines.rows import REPORT_BUG
 from tierfold.storage.tiers.remote_tier import Listing
@@ -32,6 +33,8 @@ class KnownPartition:
     """Its listing, newer than the row; empty if that failed, which is the refusal."""
     brokers: BrokerPartition | None = None
     """What brokers have of it, looked at after the listing; None: none were asked."""
+    kept: KeptSums | None = None
+    """The sums that the catalog keeps of the row's segments; None: it was not read with them."""
     whose: OfCluster = OfCluster.ITS_OWN
     """Whether it is one of the cluster that was asked."""
 

@@ -206,6 +206,7 @@ def _with_rows(
             state=states.get(key),
             refusal=refusal,
             listed=() if isinstance(listed, Exception) else listed,
+            kept=rows.sums.get(key),
         )
 
     return {key: known(key) for key in listings}
@@ -230,7 +231,8 @@ def inspected(context: RunContext, known: KnownPartition) -> PartitionView | Ref
     """
     brokers = None if known.is_left_alone else known.brokers
     try:
-        return known.refusal or viewed(context, known.key, known.state, known.listed, brokers)
+        found = known.refusal or viewed(context, known.key, known.state, known.listed, brokers)
+        return replace(found, kept=known.kept) if isinstance(found, PartitionView) else found
     except Exception as error:  # noqa: BLE001 - it stops this partition alone, and is reported
         return refusal_of(error, str(known.key))
 

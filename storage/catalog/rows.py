@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from tierfold.compaction.commits.invariants import ROW_INVARIANTS, violations
 from tierfold.compaction.model.errors import BadSettings, CorruptLog
+from tierfold.compaction.model.kept_sums import KeptSums, clean_bytes
 from tierfold.compaction.model.origins import origin_of
 from tierfold.compaction.model.producers import ProducerEntry
 from tierfold.compaction.model.segments import (
@@ -98,7 +99,8 @@ _WHERE_NULL: Final[Mapping[str, int | str]] = {
 """Fields that rows of older formats lack, and their values there."""
 
 _OF_THE_KEY: Final = ("topic_id", "topic", "partition")
-_DERIVED: Final = ("live_bytes", "clean_bytes", "dirty_bytes", "format_version", "bucket")
+_CHECKED: Final = ("live_bytes", "clean_bytes", "dirty_bytes", "bucket")
+_DERIVED: Final = (*_CHECKED, "format_version")
 _OF_THE_STATE: Final = tuple(
     name for name in PARTITIONS.names if name not in (*_OF_THE_KEY, *_DERIVED)
 )
@@ -112,6 +114,8 @@ class RowsRead:
     """Of all other rows, in their order."""
     refused: Mapping[tuple[str, int], CorruptLog]
     """By topic id and partition, which identify a row."""
+    sums: Mapping[PartitionKey, KeptSums] = field(default_factory=dict)
+    """What each of these rows says of its segments."""
 
     @property
     def by_key(self) -> dict[PartitionKey, PartitionState]:
@@ -126,16 +130,6 @@ class RowsRead:
 
 
 NO_ROWS: Final = RowsRead(states=(), refused={})
-
-
-def clean_bytes(state: PartitionState) -> int:
-    """Bytes of the live segments that start below the cleaner offset."""
-    cleaned_to = state.cleaner_offset
-    if cleaned_to is None:
-        return 0
-    return sum(
-        segment.size_bytes for segment in state.segments if segment.start_offset < cleaned_to
-    )
 
 
 def table_of(states: Sequence[PartitionState]) -> pa.Table:
@@ -188,15 +182,22 @@ def rows_judged(rows: pa.Table, *, where: str) -> RowsRead:
     ids = [(key.topic_id, key.partition) for key in keys]
     several = {row_id for row_id, count in Counter(ids).items() if count > 1}
     refused: dict[tuple[str, int], CorruptLog] = {}
-    sums = zip(columns["live_bytes"], columns["bucket"], strict=True)
-    for i, (state, (live, bucket)) in enumerate(zip(states, sums, strict=True)):
+    stored = zip(*(columns[name] for name in _CHECKED), strict=True)
+    for i, (state, of_row) in enumerate(zip(states, stored, strict=True)):
         found = "several rows for one partition" if ids[i] in several else impossible.get(i)
-        found = found or _violation(state, live, bucket)
+        found = found or _violation(state, *of_row)
         if found:
             row = f"{where}, row {state.key} ({state.key.topic_id})"
             refused.setdefault(ids[i], _malformed(found, row))
-    sound = (state for state, row_id in zip(states, ids, strict=True) if row_id not in refused)
-    return RowsRead(states=tuple(sound), refused=refused)
+    sums = {
+        state.key: KeptSums(
+            segments=state.segments, cleaner_offset=state.cleaner_offset, clean_bytes=clean
+        )
+        for state, row_id, clean in zip(states, ids, columns["clean_bytes"], strict=True)
+        if row_id not in refused
+    }
+    sound = tuple(state for state in states if state.key in sums)
+    return RowsRead(states=sound, refused=refused, sums=sums)
 
 
 def impossible_rows(rows: pa.Table) -> dict[int, str]:
@@ -370,12 +371,18 @@ def _made_by_newer(found: str, where: str) -> BadSettings:
     )
 
 
-def _violation(state: PartitionState, live_bytes: int, bucket: int) -> str:
+def _violation(state: PartitionState, live: int, clean: int, dirty: int, bucket: int) -> str:
     """Why a row with possible cells is impossible as a whole; empty if it is not."""
     if state.epoch < 1 or not state.commit_id:
         return f"epoch {state.epoch} and commit id {state.commit_id!r}: it was never claimed"
-    if live_bytes != state.live_bytes:
-        return f"live_bytes is {live_bytes}, its segments hold {state.live_bytes}"
+    live_bytes, below = state.live_bytes, clean_bytes(state)
+    for name, found, expected in (
+        ("live_bytes", live, live_bytes),
+        ("clean_bytes", clean, below),
+        ("dirty_bytes", dirty, live_bytes - below),
+    ):
+        if found != expected:
+            return f"{name} is {found}, its segments hold {expected}"
     if bucket != bucket_of(state.key.topic_id):
         # The row would not be found, and a second one would be written.
         return f"bucket is {bucket}, its topic id's is {bucket_of(state.key.topic_id)}"

@@ -9,7 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.compaction.builders import a_chain, a_view, cleaned_to
+from tests.compaction.beside_brokers import brokers_have
+from tests.compaction.builders import a_chain, a_segment, a_state, a_view, cleaned_to
+from tierfold.compaction.discovery.facts import from_log_start
+from tierfold.compaction.discovery.view import PartitionView
+from tierfold.compaction.model.kept_sums import KeptSums, clean_bytes
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.planning.eligibility import DirtyRatio, dirty_ratio
 from tierfold.compaction.planning.regions import LastStable, Regions, regions_of
@@ -63,6 +67,79 @@ def test_bytes_are_counted_as_kafka_counts_them(
 
 def test_a_forced_first_dirty_offset_counts_from_there() -> None:
     assert ratio_of(cleaned=400, forced=300) == DirtyRatio(clean_bytes=321, cleanable_bytes=4000)
+
+
+def summed(view: PartitionView, regions: Regions) -> DirtyRatio:
+    """The ratio by a look at every segment."""
+    dirty, segments = regions.dirty, view.segments
+    is_cleanable = [
+        not dirty.is_empty and one.next_offset > dirty.start and one.start_offset < dirty.end
+        for one in segments
+    ]
+    return DirtyRatio(
+        clean_bytes=sum(one.size_bytes for one in segments if one.start_offset < dirty.start),
+        cleanable_bytes=sum(
+            one.size_bytes for one, counts in zip(segments, is_cleanable, strict=True) if counts
+        ),
+    )
+
+
+@st.composite
+def read_views(draw: st.DrawFn) -> tuple[PartitionView, Regions]:
+    """A partition beside the sums that were read with its row, whatever has happened since."""
+    sizes = draw(st.lists(st.integers(1, 10**6), min_size=1, max_size=8))
+    chain = tuple(
+        a_segment(at * 10, at * 10 + 9, size_bytes=size) for at, size in enumerate(sizes)
+    )
+    begin = draw(st.integers(0, len(chain) - 1))
+    live = draw(st.integers(begin + 1, len(chain)))
+    offsets = st.integers(0, chain[-1].next_offset)
+    cleaned = draw(st.none() | offsets)
+    vector = () if cleaned is None else cleaned_to(cleaned)
+    row = a_state(chain[begin:live], cleaner_offsets=vector)
+    kept = KeptSums(
+        segments=row.segments, cleaner_offset=row.cleaner_offset, clean_bytes=clean_bytes(row)
+    )
+    match draw(st.sampled_from(["as read", "log start moved", "committed since"])):
+        case "log start moved":
+            now = from_log_start(row, brokers_have([], log_start=draw(offsets)))
+        case "committed since":
+            row = now = replace(row, segments=tuple(
+                replace(one, size_bytes=one.size_bytes + 1) for one in row.segments
+            ))
+        case _:
+            now = row
+    view = replace(
+        a_view(row.segments),
+        state=row,
+        segments=(*now.segments, *chain[live:]),
+        log_start_offset=now.log_start_offset,
+        kept=kept,
+    )
+    last_stable = draw(st.none() | st.builds(LastStable, offset=offsets))
+    forced = draw(st.none() | st.integers(0, view.next_offset))
+    regions = regions_of(view, last_stable, Rules(), NOW_MS, forced_first_dirty=forced)
+    assert isinstance(regions, Regions)
+    return view, regions
+
+
+@given(read_views())
+def test_the_sums_of_the_row_and_those_of_its_segments_are_equal(
+    read: tuple[PartitionView, Regions],
+) -> None:
+    view, regions = read
+    expected = summed(view, regions)
+    assert dirty_ratio(view, regions, Rules(), NOW_MS) == expected
+    assert dirty_ratio(replace(view, kept=None), regions, Rules(), NOW_MS) == expected
+
+
+def test_the_sum_of_the_row_is_read() -> None:
+    view = a_view(a_chain(100, 100, 100), cleaner_offsets=cleaned_to(200))
+    assert view.state is not None
+    kept = KeptSums(segments=view.state.segments, cleaner_offset=200, clean_bytes=5)
+    regions = regions_of(view, None, Rules(), NOW_MS)
+    assert isinstance(regions, Regions)
+    assert dirty_ratio(replace(view, kept=kept), regions, Rules(), NOW_MS).clean_bytes == 5
 
 
 @pytest.mark.parametrize(

@@ -190,6 +190,9 @@ def test_what_is_too_young_is_left_and_the_rest_is_cleaned(three_topics: Path) -
     assert orders.regions.first_uncleanable == RECORDS_PER_SEGMENT
     known = status(context, lagging(minimum_ms=30, maximum_ms=2**63 - 1), Scope())
     assert known[0].ratio == orders.ratio
+    assert orders.view is not None
+    assert orders.ratio is not None
+    assert orders.view.kept_clean_below(RECORDS_PER_SEGMENT) == orders.ratio.clean_bytes > 0
 
 
 def test_the_sums_that_commits_keep_are_those_that_planning_counts(tier: Path) -> None:

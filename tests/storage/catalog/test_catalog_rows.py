@@ -233,6 +233,14 @@ def test_sizes_are_kept_by_side_of_the_cleaner_offset(
     assert row["format_version"] == FORMAT_VERSION
 
 
+def test_a_row_is_read_with_its_sums() -> None:
+    other = replace(STATE, key=replace(KEY, partition=9), cleaner_offsets=())
+    read = rows_read(table_of([STATE, other]), where="the-table")
+    sums = [read.sums[state.key] for state in read.states]
+    assert [(one.cleaner_offset, one.clean_bytes) for one in sums] == [(10, 1000), (None, 0)]
+    assert all(one.segments is row.segments for one, row in zip(sums, read.states, strict=True))
+
+
 A_ROW = replace(a_chain(10)[0], segment_id=segment_id("gone"))
 STATE = a_state(a_chain(10, 10), epoch=1, commit_id="c", cleaner_offsets=cleaned_to(10))
 
@@ -256,6 +264,8 @@ MALFORMED: dict[str, tuple[pa.Table, str]] = {
     "never claimed": (with_column("epoch", [0]), "epoch 0 and commit id 'c'"),
     "no commit id": (with_column("commit_id", [""]), "epoch 1 and commit id ''"),
     "sizes that do not add up": (with_column("live_bytes", [2001]), "its segments hold 2000"),
+    "another sum of clean bytes": (with_column("clean_bytes", [999]), "clean_bytes is 999"),
+    "another sum of dirty bytes": (with_column("dirty_bytes", [999]), "dirty_bytes is 999"),
     "another topic's bucket": (with_column("bucket", [99]), "bucket is 99"),
     "two rows": (
         table_of([STATE, replace(STATE, key=replace(KEY, topic="renamed"))]),
