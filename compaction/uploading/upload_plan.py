@@ -15,7 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tierfold.compaction.model.rules import Rules
-from tierfold.compaction.uploading.copy_lag import UploadReason, lag_reasons
+from tierfold.compaction.model.segments import PartitionState
+from tierfold.compaction.uploading.copy_lag import UploadReason, is_expired, lag_reasons
 from tierfold.compaction.uploading.local_log import LocalLog, LocalSegment
 
 
@@ -75,6 +76,50 @@ def late_upload(
         "the broker's cleaner has removed records that are not in the tier, and the last upload was"
         " longer than delete.retention.ms ago: a key that was deleted in between may come back."
         " Upload more often"
+    )
+
+
+def begun_late(plan: UploadPlan, log_start: int) -> str:
+    """What a first upload of this plan leaves out for good, a clause; empty: nothing is known of.
+
+    `log_start`: where the tier's log begins. What is skipped as expired is no loss.
+    """
+    start = plan.uploads[0].start_offset if plan.uploads else 0
+    if start <= log_start or plan.log_start_offset is not None:
+        return ""
+    return (
+        f"the log of this directory begins at offset {start}: nothing below it can be added to the"
+        " tier later. If another replica's log begins lower, upload that one first, into a tier"
+        " that has nothing of the partition"
+    )
+
+
+def shut_out(log: LocalLog, rules: Rules, row: PartitionState | None, now_ms: int) -> str:
+    """What of the log the tier never gets though it never had it, a clause; empty: nothing.
+
+    The first upload decides where the log begins in the tier. Retention moves that on, too: what
+    was in the tier is retired there for a while, or has expired by the settings given here.
+    """
+    tier_start = 0 if row is None else row.log_start_offset
+    gone = () if row is None else tuple(entry.segment for entry in row.retired)
+    lost = [
+        one
+        for one, behind_bytes in log.with_bytes_behind()
+        if (log.log_start_offset or 0) <= one.end_offset < tier_start
+        and not is_expired(rules, one, behind_bytes, now_ms)
+        and not any(
+            old.start_offset <= one.end_offset and one.start_offset <= old.end_offset
+            for old in gone
+        )
+    ]
+    if not lost:
+        return ""
+    start = max(lost[0].start_offset, log.log_start_offset or 0)
+    return (
+        f"the tier never gets offsets {start} to {lost[-1].end_offset} of this log directory:"
+        f" its log begins at offset {tier_start}, where the first upload began, and nothing is"
+        " added below. If they have not expired there, and you want to keep them, upload this"
+        " directory into another tier"
     )
 
 

@@ -11,7 +11,13 @@ from tierfold.compaction.model.leader_epochs import epoch_ends
 from tierfold.compaction.model.segments import CleanerOffset
 from tierfold.compaction.uploading.copy_lag import UploadReason
 from tierfold.compaction.uploading.local_log import LocalLog, LocalSegment
-from tierfold.compaction.uploading.upload_plan import UploadPlan, late_upload, upload_plan
+from tierfold.compaction.uploading.upload_plan import (
+    UploadPlan,
+    begun_late,
+    late_upload,
+    shut_out,
+    upload_plan,
+)
 from tierfold.compaction.uploading.upload_refusals import refused_upload
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope
@@ -98,7 +104,9 @@ def _surveyed(beside: LogBesideTier, now_ms: int) -> PartitionUpload:
     facts = UploadFacts(log=log, view=view, plan=plan, cleaner_offset=clean)
     since_ms = 0 if state is None else now_ms - state.committed_at_ms
     late = late_upload(log, rules, since_ms, tier_end=tier_end)
-    return PartitionUpload(report=_planned(facts, [late]), facts=facts)
+    lost = shut_out(log, rules, state, now_ms)
+    begun = "" if adopted else begun_late(plan, log_start)
+    return PartitionUpload(report=_planned(facts, [begun, lost, late]), facts=facts)
 
 
 def _planned(facts: UploadFacts, notes: Iterable[str]) -> PartitionReport:

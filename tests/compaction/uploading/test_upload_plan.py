@@ -6,11 +6,18 @@ from dataclasses import replace
 
 import pytest
 
+from tests.compaction.builders import a_chain, a_segment, a_state, retired
 from tierfold.compaction.model.rules import Rules
-from tierfold.compaction.model.segments import LeaderEpoch, PartitionKey
+from tierfold.compaction.model.segments import LeaderEpoch, PartitionKey, PartitionState
 from tierfold.compaction.uploading.copy_lag import UploadReason
 from tierfold.compaction.uploading.local_log import LocalLog, LocalSegment
-from tierfold.compaction.uploading.upload_plan import UploadPlan, late_upload, upload_plan
+from tierfold.compaction.uploading.upload_plan import (
+    UploadPlan,
+    begun_late,
+    late_upload,
+    shut_out,
+    upload_plan,
+)
 
 NOW_MS = 1_000_000
 RULES = Rules(retention_ms=-1)
@@ -62,6 +69,70 @@ def test_from_the_segment_that_holds_the_next_offset(tier_end: int, expected: li
     plan = upload_plan(LOG, RULES, NOW_MS, tier_end=tier_end)
     assert starts(plan) == expected
     assert reasons(plan)[0] is UploadReason.IN_TIER
+
+
+DELETE = frozenset({"delete"})
+
+
+@pytest.mark.parametrize(
+    ("rules", "first", "log_start", "is_said"),
+    [
+        pytest.param(RULES, 0, 0, False, id="from the start"),
+        pytest.param(RULES, 1, 0, True, id="from later on"),
+        pytest.param(RULES, 1, 10, False, id="where the tier's log begins"),
+        pytest.param(
+            replace(RULES, cleanup_policy=DELETE, retention_ms=950), 0, 0, False, id="expired"
+        ),
+    ],
+)
+def test_a_log_that_begins_late_is_noted(
+    *, rules: Rules, first: int, log_start: int, is_said: bool
+) -> None:
+    plan = upload_plan(replace(LOG, rolled=LOG.rolled[first:]), rules, NOW_MS)
+    assert ("begins at offset 10:" in begun_late(plan, log_start)) == is_said
+    assert bool(begun_late(plan, log_start)) == is_said
+
+
+BEGUN_LATE = a_state(a_chain(10, start_offset=20))
+"""The first upload was of a replica whose log begins at offset 20."""
+
+
+@pytest.mark.parametrize(
+    ("row", "log", "rules", "offsets"),
+    [
+        pytest.param(BEGUN_LATE, LOG, RULES, "0 to 19", id="it began late"),
+        pytest.param(
+            replace(BEGUN_LATE, log_start_offset=19), LOG, RULES, "0 to 9", id="whole segments only"
+        ),
+        pytest.param(
+            BEGUN_LATE, replace(LOG, log_start_offset=13), RULES, "13 to 19", id="some deleted"
+        ),
+        pytest.param(BEGUN_LATE, replace(LOG, log_start_offset=20), RULES, "", id="all deleted"),
+        pytest.param(
+            replace(BEGUN_LATE, retired=(retired(a_segment(0, 19)),)), LOG, RULES, "",
+            id="all expired in the tier",
+        ),
+        pytest.param(
+            replace(BEGUN_LATE, retired=(retired(a_segment(5, 9)),)), LOG, RULES, "10 to 19",
+            id="some expired in the tier",
+        ),
+        pytest.param(
+            BEGUN_LATE, LOG, replace(RULES, cleanup_policy=DELETE, retention_ms=950), "10 to 19",
+            id="some would expire",
+        ),
+        pytest.param(
+            BEGUN_LATE, LOG, replace(RULES, retention_ms=950), "0 to 19", id="nothing expires"
+        ),
+        pytest.param(replace(BEGUN_LATE, log_start_offset=0), LOG, RULES, "", id="from the start"),
+        pytest.param(None, LOG, RULES, "", id="no row"),
+    ],
+)
+def test_what_lies_below_the_first_upload_never_comes(
+    row: PartitionState | None, log: LocalLog, rules: Rules, offsets: str
+) -> None:
+    said = shut_out(log, rules, row, NOW_MS)
+    assert said.startswith(f"the tier never gets offsets {offsets} of this") == bool(offsets)
+    assert bool(said) == bool(offsets)
 
 
 def test_a_segment_waits_for_those_below() -> None:
