@@ -15,6 +15,7 @@ from tests.storage.call_scripts import Killed, at, fails, killed
 from tests.storage.emulators import new_bucket, s3, s3_environment
 from tests.storage.scripted_catalog import rival_claims
 from tierfold.compaction.model.errors import BadSettings
+from tierfold.compaction.uploading.local_retention import LocalRetentionReason
 from tierfold.storage.catalog.catalog import Catalog
 from tierfold.storage.tiers.remote_tier import CATALOG_FOLDER
 
@@ -57,6 +58,11 @@ def test_an_empty_place_in_a_bucket_becomes_a_tier(
     assert tierfold.upload(logs.path, tier, layout=layout).outcome == "nothing_to_do"
     (row,) = tierfold.status(tier).partitions
     assert row.outcome == "ok"
+    settings = {"cleanup.policy": "compact", "local.retention.ms": "0"}
+    for reason in (LocalRetentionReason.NOT_COMPACTED, LocalRetentionReason.OLD):
+        (found,) = tierfold.local_retention(logs.path, tier, settings=settings).partitions
+        assert found.decisions[0].reason is reason
+        tierfold.compact(tier, settings=settings | DETACHED, engine="local")
 
 
 @pytest.mark.parametrize("is_dry_run", [False, True])
