@@ -38,10 +38,10 @@ _UNPROVEN: Final = (
 
 
 _HOLE_OR_MISSING: Final = (
-    "1. If a broker compacted the topic before it was tiered, run again with"
-    " --holes-are-holes {name}. 2. Otherwise (__remote_log_metadata does not have endOffset {end}"
-    " for the first of the two) bring the missing segment back, or run again once its upload is"
-    " complete. 3. If it is lost for good, {start}"
+    "1. If __remote_log_metadata has endOffset {end} for the first of the two, a broker compacted"
+    " the topic before it was tiered, and nothing is missing: run again with"
+    " --holes-are-holes {name}. 2. Otherwise bring the missing segment back, or run again once its"
+    " upload is complete. 3. If it is lost for good, {start}"
 )
 
 

@@ -33,7 +33,8 @@ TEXT_MAX: Final = 600
 """Characters of a label that holds sentences; a longer one ends in `…`."""
 
 HELP: Final[Mapping[str, str]] = {
-    "tierfold_run_saved_bytes": "Bytes that the run saved",
+    "tierfold_run_saved_bytes": "By how many bytes live logs shrank; the replaced ones stay until"
+    " `tierfold vacuum`",
     "tierfold_run_cost_usd": "What the run's requests cost",
     STOPPED: "Needs a person: why, and what to do first",
     "tierfold_run_compacted_bytes": "Bytes of the logs that the run replaced",
@@ -116,11 +117,11 @@ def _stopped(key: Mapping[str, str], entries: _Entries) -> Iterator[Sample]:
     """A sample for each partition that needs a person, in the order of `runs`."""
     found = [entry for entry in entries if entry["outcome"] in NEEDS_A_PERSON]
     found.sort(key=lambda entry: NEEDS_A_PERSON.index(entry["outcome"]))
-    named: dict[tuple[str, str], Mapping[str, Any]] = {}
+    named: dict[str, Mapping[str, Any]] = {}
     for entry in found:  # A topic that was made again has two ids under one name.
-        named.setdefault((entry["topic"], str(entry["partition"])), entry)
-    for (topic, partition), entry in [*named.items()][:STOPPED_MAX]:
-        labels = {**key, **entry.get("labels", {}), "topic": topic, "partition": partition}
+        named.setdefault(f"{entry['topic']}-{entry['partition']}", entry)
+    for name, entry in [*named.items()][:STOPPED_MAX]:
+        labels = {**key, **entry.get("labels", {}), "topic": entry["topic"], "partition": name}
         labels |= {"outcome": entry["outcome"], **_why(entry)}
         yield Sample(name=STOPPED, value=1, labels=labels)
 

@@ -146,17 +146,19 @@ class RunsResult:
                 entries.sort(key=lambda entry: _urgency(entry["outcome"]))
                 rows_max = rows_shown([entry["outcome"] for entry in entries], rows_max)
             title = f"{newest.command} {newest.run}"
+            console.print(_totals(newest))
             print_rows(console, title, _OF_PARTITIONS, entries, rows_max=rows_max)
         else:
             print_rows(console, "runs", _OF_RUNS, entries, rows_max=rows_max)
             self._print_problems(console)
         if line := view.line(len(entries), len(self.rows or self.runs)):
             console.print(line)
+        if self.rows:
+            console.print()
         if working := next((run for run in self.runs if run.slowest), None):
             slowest = [f"{_name(one)} {duration(one.task_ms)}" for one in working.slowest]
             console.print(f"Slowest partitions of {working.run}: {', '.join(slowest)}.")
         if self.rows:
-            console.print(_totals(newest))
             console.print(_about(newest, self.rows[-1]), style="dim")
             return
         if any(run.saved_bytes > 0 and run.command != VACUUM for run in self.runs):

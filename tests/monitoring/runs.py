@@ -66,7 +66,9 @@ def success(topic: str, at_s: float, *, is_success: bool = True) -> Group:
 def run_with(*stopped: str) -> Group:
     """The run's own metrics, with a partition of each of these topics stopped."""
     key = {"tier": "/t", "verb": "compact"}
-    labels = ({**key, "topic": topic, "partition": "0", "reason": "a gap"} for topic in stopped)
+    labels = (
+        {**key, "topic": topic, "partition": f"{topic}-0", "reason": "a gap"} for topic in stopped
+    )
     values = [Sample(name="tierfold_run_duration_seconds", value=1, labels=key)]
     values += [Sample(name=STOPPED, value=1, labels=one) for one in labels]
     return Group(key=key, samples=tuple(values))

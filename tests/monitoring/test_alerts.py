@@ -62,7 +62,7 @@ def test_prometheus_scrapes_a_run_fires_and_answers_the_dashboard(tmp_path: Path
     summary, description = (alert["annotations"][name] for name in ("summary", "description"))
     assert summary == "orders-0 refused by compact"
     refusal = ran.partitions["orders", 0]["refusals"][0]
-    assert description.startswith(f"{refusal['detail']}. First: If a broker compacted the topic")
+    assert description.startswith(f"{refusal['detail']}. First: If __remote_log_metadata has")
     # No partition failed, no brokers were named, and no segment could be gone.
     idle = ("failed_partitions", "publish_lag", "superseded_overdue", "cost_usd")
     empty = {query for query, found in shown.items() if not found}

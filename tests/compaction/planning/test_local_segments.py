@@ -147,7 +147,7 @@ def test_an_upload_that_is_cut_at_its_head_has_a_whole_local_segment() -> None:
     assert (copy.start_offset, copy.end_offset, copy.size_bytes) == (20, 29, 1000)
 
 
-@pytest.mark.parametrize("name", [own_id(), uploaded_id(bytes(16), 5)])
+@pytest.mark.parametrize("name", [own_id(), uploaded_id(bytes(16), 5)], ids=["own", "uploaded"])
 def test_what_tierfold_wrote_is_no_local_segment(name: str) -> None:
     ours = added("x", 0, 19, max_timestamp_ms=NOW_MS)._replace(segment_id=name)
     row = a_row(segments=(a_segment(0, 19, segment_id=name),), retired=())

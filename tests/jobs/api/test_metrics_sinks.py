@@ -83,7 +83,7 @@ def test_a_run_writes_its_textfile(tmp_path: Path) -> None:
     assert (first, second) == ("tierfold_run_saved_bytes", STOPPED)
     assert found[STOPPED, "compact", "orders"] == 1
     refusal = ran.partitions["orders", 0]["refusals"][0]
-    assert f'reason="{refusal["detail"]}",remedy="If a broker compacted' in file.read_text()
+    assert f'reason="{refusal["detail"]}",remedy="If __remote_log_metadata has' in file.read_text()
     assert [path.name for path in tmp_path.glob("metrics*")] == ["metrics.prom"]
 
 

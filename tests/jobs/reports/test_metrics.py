@@ -165,7 +165,7 @@ def test_a_partition_that_needs_a_person_has_its_reason_and_the_first_step() -> 
         **KEY,
         "team": "shop",
         "topic": "orders",
-        "partition": "3",
+        "partition": "orders-3",
         "outcome": "refused",
         "reason": "a segment is missing",
         "remedy": "Look at offset 7.",
@@ -186,7 +186,7 @@ def test_partitions_are_named_in_the_order_of_runs_and_only_some() -> None:
     found = stopped(*(entry("a", name, partition=n) for n, name in enumerate(outcomes)))
     assert [one["outcome"] for one in found] == ["failed", "unknown", "refused"]
     many = stopped(*(entry("a", "refused", partition=n) for n in range(5000)))
-    assert [one["partition"] for one in many] == [*map(str, range(STOPPED_MAX))]
+    assert [one["partition"] for one in many] == [f"a-{n}" for n in range(STOPPED_MAX)]
 
 
 def test_a_topic_that_was_made_again_is_named_once() -> None:

@@ -135,7 +135,7 @@ def test_what_a_run_cost_is_on_both_screens() -> None:
     assert "│ < $0.001 │" in screen([run])
     rows = [replace(A_RUN, requests={"gets": 1200, "puts": 0, "sent_bytes": 7})]
     text = " ".join(screen([run], rows).split())
-    assert "1.0 MB: 2.0 MB saved. Its requests cost less than $0.001 at list prices. From" in text
+    assert "1.0 MB: 2.0 MB saved. Its requests cost less than $0.001 at list prices." in text
     assert "Requests: 1 200 gets." in text
 
 
@@ -164,6 +164,8 @@ def test_of_one_run_what_failed_is_on_top_and_the_screen_fits() -> None:
     shown = [line.split()[1] for line in text.splitlines() if line.startswith("│")]
     assert shown == ["orders-80", "orders-70", *(f"orders-{n}" for n in range(OTHERS_MAX))]
     assert len(text.splitlines()) < 30
+    # How the run ended comes first.
+    assert text.index("partitions:") < text.index("orders-80") < text.index("Slowest")
     assert (
         "5 000 partitions: 1 failed, 1 refused, 4 998 compacted. 3.0 MB became 1.0 MB: 2.0 MB"
         " saved. Its requests cost nothing: the tier is a folder."
