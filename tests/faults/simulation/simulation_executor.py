@@ -86,4 +86,5 @@ class SimulatedExecutor(OneThreadExecutor):
         worker = Worker(tier=tier, advance=lambda _: None, key_indexes=indexes)
         for row in stage(worker, rows):
             if row.kind is RowKind.FAILED:
-                self._environment.happened(actor.name, "task failed", unpickled(row.payload))
+                why = unpickled(row.payload).sentence
+                self._environment.happened(actor.name, "task failed", why)

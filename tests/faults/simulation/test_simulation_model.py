@@ -184,7 +184,7 @@ def test_only_the_product_draws_its_ids_from_the_seed() -> None:
 def test_a_bug_that_the_product_reports_ends_the_scenario() -> None:
     environment = drawn_environment(1)
     environment.happened("run", "failed", "orders-0: the log is torn. Restore it; then report.")
-    why = unpickled(failure(IndexError("4"), "orders-0, group 0"))
+    why = unpickled(failure(IndexError("4"), "orders-0, group 0")).sentence
     with pytest.raises(Killed):
         environment.happened("run", "failed", why)
     assert isinstance(environment.scheduler.failure, Violation)

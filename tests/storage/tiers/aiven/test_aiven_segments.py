@@ -213,11 +213,11 @@ def test_without_a_key_an_encrypted_segment_is_not_read(tmp_path: Path) -> None:
     found = inspected(as_found(tier, key_files=()), KEY, listed)
     assert "is encrypted under key 'key-0', and no file is named for it" in found.corruption
     assert not found.is_readable
-    assert "only for" not in found.corruption
+    assert "only for" not in found.obstacle
     wrong = replace(key_file(tmp_path / "wrong", 0, private_pem(1)), key_id="key-0")
     other = replace(wrong, key_id="key-7")
     found = inspected(as_found(tier, key_files=(other,)), KEY, listed)
-    assert "no file is named for it, only for 'key-7'. " in found.corruption
+    assert "no file is named for it, only for 'key-7'. " in found.obstacle
     found = inspected(as_found(tier, key_files=(wrong,)), KEY, listed)
     assert "cannot be unwrapped with key 'key-0'" in found.corruption
 
