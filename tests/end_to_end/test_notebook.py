@@ -190,6 +190,7 @@ def committed(logs: list[Path]) -> list[tuple[Any, ...]]:
     return expected_rows("tiered", 0, logs, is_committed=True)
 
 
+@pytest.mark.soak
 def test_the_segment_has_the_batches_and_records_that_the_reader_finds(by_hand: Shown) -> None:
     batches = list(read_segment(LOGS[-1]).batches())
     records = [record for batch in batches for record in batch.records]
@@ -208,6 +209,7 @@ def test_the_segment_has_the_batches_and_records_that_the_reader_finds(by_hand: 
         )
 
 
+@pytest.mark.soak
 def test_it_shows_which_records_are_committed(by_hand: Shown) -> None:
     # An abort's data and marker are in the same segment here.
     visible = committed(LOGS[-1:])
@@ -219,6 +221,7 @@ def test_it_shows_which_records_are_committed(by_hand: Shown) -> None:
     assert int(aborted) == sum(len(batch.records) for batch in data) - len(visible)
 
 
+@pytest.mark.soak
 def test_it_decodes_a_stored_segment_and_marks_a_corrupt_batch(by_hand: Shown) -> None:
     first = ZSTD.segments()[0]
     log_bytes = by_hand.numbers(r"\d+ bytes are stored, the log has (\d+)")
@@ -229,6 +232,7 @@ def test_it_decodes_a_stored_segment_and_marks_a_corrupt_batch(by_hand: Shown) -
     assert by_hand.is_quiet(), by_hand.text
 
 
+@pytest.mark.soak
 def test_the_round_shows_clean_and_dirty_segments(round_: tuple[Shown, Path]) -> None:
     shown, _ = round_
     assert "Offsets: log start 0, first dirty 4437" in shown.text
@@ -236,6 +240,7 @@ def test_the_round_shows_clean_and_dirty_segments(round_: tuple[Shown, Path]) ->
     assert len(shown.images) == len(set(shown.images)) == 4
 
 
+@pytest.mark.soak
 def test_its_counts_add_up_and_its_result_is_right(round_: tuple[Shown, Path]) -> None:
     shown, tier = round_
     first, last = new_logs(tier)

@@ -121,6 +121,7 @@ def test_a_run_that_is_stopped_releases_its_claims(
     assert live_values(status.partitions["orders", 0]) == latest_updates(SEGMENTS)
 
 
+@pytest.mark.soak
 def test_a_run_that_is_stopped_while_spark_starts_leaves_no_process(tmp_path: Path) -> None:
     tier = updated_tier(tmp_path / "tier", [ORDERS], 1)
     with in_terminal(script("tierfold"), "compact", tier, *OPTIONS) as terminal:
