@@ -124,7 +124,7 @@ def test_a_setting_of_brokers_is_named_without_its_value(tier: Path, tmp_path: P
 def test_a_foreign_exception_is_reported_without_its_secrets() -> None:
     error = RuntimeError(f"PUT https://host/x?sig={CANARY} with password={CANARY}\n\x1b[2J")
     refusal = refusal_of(error, "orders-0")
-    for reason in (refusal.detail, pickle.loads(failure(error, "orders-0"))):  # noqa: S301
+    for reason in (refusal.detail, pickle.loads(failure(error, "orders-0")).detail):  # noqa: S301
         assert reason.startswith("orders-0: unexpected RuntimeError: PUT https://host/x?[hidden]")
         assert CANARY not in reason
         assert reason.isprintable()
