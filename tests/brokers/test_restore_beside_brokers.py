@@ -126,6 +126,7 @@ def test_what_one_batch_cannot_hold_is_refused_before_anything_is_claimed(
     assert published.row == row
 
 
+@pytest.mark.soak
 def test_consumers_read_again_what_was_there(kafka: KafkaCluster, published: Restorable) -> None:
     tier, row = published, published.row
     retired, compacted_ms = row.retired_ids, row.committed_at_ms

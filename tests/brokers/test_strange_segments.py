@@ -53,6 +53,7 @@ class WithStrange(Planned):
         return tierfold(self.kafka, *shlex.split(found[1]), "--json")
 
 
+@pytest.mark.soak
 def test_the_command_of_the_refusal_leads_out(kafka: KafkaCluster, tmp_path: Path) -> None:
     tier = WithStrange(kafka, tmp_path, topic_of(kafka, "with-strange"))
     originals = ids_in(tier.topic.folder())
