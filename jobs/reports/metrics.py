@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from shlex import quote
 from textwrap import shorten
 from typing import Any, Final, TypeAlias
 
@@ -122,17 +123,22 @@ def _stopped(key: Mapping[str, str], entries: _Entries) -> Iterator[Sample]:
         named.setdefault(f"{entry['topic']}-{entry['partition']}", entry)
     for name, entry in [*named.items()][:STOPPED_MAX]:
         labels = {**key, **entry.get("labels", {}), "topic": entry["topic"], "partition": name}
-        labels |= {"outcome": entry["outcome"], **_why(entry)}
+        labels |= {"outcome": entry["outcome"], **_why(entry, key["tier"])}
         yield Sample(name=STOPPED, value=1, labels=labels)
 
 
-def _why(entry: Mapping[str, Any]) -> dict[str, str]:
-    """The cause and the first step; without a `remedy`, `reason` is all that is known."""
+def _why(entry: Mapping[str, Any], tier: str) -> dict[str, str]:
+    """The cause and the first step; without a `remedy`, `reason` is all that is known.
+
+    A first step may be right only under its condition, so it names where the others are.
+    """
     alone = {"detail": entry["reason"], "remedy": ""}
     first, *others = entry.get("refusals") or [alone]
     more = f" (and {len(others)} more)" if others else ""
     remedy = " ".join(first["remedy"].replace(UNCHANGED, "").split())
-    step = STEP.split(remedy)[0].removeprefix("1. ")
+    step, *steps = STEP.split(remedy.removeprefix("1. "))
+    if steps:
+        step += f" Otherwise: `tierfold runs {quote(tier)}`."
     texts = {"reason": first["detail"].rstrip(".") + more, "remedy": step}
     return {
         name: shorten(printable(text), TEXT_MAX, placeholder=" …") for name, text in texts.items()

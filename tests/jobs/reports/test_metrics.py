@@ -168,7 +168,7 @@ def test_a_partition_that_needs_a_person_has_its_reason_and_the_first_step() -> 
         "partition": "orders-3",
         "outcome": "refused",
         "reason": "a segment is missing",
-        "remedy": "Look at offset 7.",
+        "remedy": "Look at offset 7. Otherwise: `tierfold runs /t`.",
     }
     assert found.keys() - {"team"} <= RESERVED
     unchanged = "Nothing of this partition was changed. Run again. Look, too."
